@@ -1,0 +1,29 @@
+"""Relative positions for attention: what PyTorch and JAX/Flax share.
+
+Importing `relpos` imports neither torch nor jax. The layers stand in `relpos_torch` and
+`relpos_jax`; this package holds the schemes' settings, the exact arithmetic of distances, the
+float64 oracle, the weights, the parity harness and the command line.
+"""
+
+from relpos.errors import DistanceError, RelposError, SettingError, ShapeError, WeightsError
+from relpos.schemes import SCHEMES, T5, NoPosition, Parameter, RoPE, Scheme, Shaw, Windowed
+from relpos.settings import AttentionSettings
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SCHEMES",
+    "T5",
+    "AttentionSettings",
+    "DistanceError",
+    "NoPosition",
+    "Parameter",
+    "RelposError",
+    "RoPE",
+    "Scheme",
+    "SettingError",
+    "ShapeError",
+    "Shaw",
+    "WeightsError",
+    "Windowed",
+]

@@ -1,0 +1,113 @@
+"""Distance to table row, in whole numbers: no logarithm, no rounding.
+
+A distance is d = j - i, key position minus query position. A rule that gives every distance a row
+is stored as `RowMap`: explicit rows over a range of distances, constant beyond both of its ends.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["RowMap", "t5_bucket", "t5_row_map"]
+
+
+@dataclass(frozen=True, eq=False)
+class RowMap:
+    """The row of every distance: `rows[clip(d - first, 0, len(rows) - 1)]`.
+
+    Attributes:
+        first: The distance whose row is `rows[0]`.
+        rows: One row number per distance from `first` on, int32.
+    """
+
+    first: int
+    rows: NDArray[np.int32]
+
+    def __call__(self, distance: NDArray[np.integer]) -> NDArray[np.int32]:
+        """The rows of integer distances of any shape."""
+        index = np.clip(np.asarray(distance, np.int64) - self.first, 0, len(self.rows) - 1)
+        return self.rows[index]
+
+
+def t5_bucket(
+    distance: NDArray[np.integer],
+    *,
+    num_buckets: int,
+    max_distance: int,
+    bidirectional: bool,
+) -> NDArray[np.int32]:
+    """T5's bucket of each distance, exact.
+
+    With n = |d| (causal: max(-d, 0)), E exact buckets and F buckets per side,
+
+        bucket(n) = n                                                        if n < E
+                  = min(F - 1, E + floor((F - E) log(n/E) / log(max_distance/E)))   otherwise
+
+    and F is added for d > 0 when bidirectional. The floor of the logarithm is decided by comparing
+    powers of whole numbers: the defaults 16, 32 and 64 sit exactly on boundaries, where a
+    logarithm one unit in the last place low picks the wrong row.
+
+    Args:
+        distance: Integer distances j - i of any shape.
+        num_buckets: Buckets in all.
+        max_distance: Distances from here on share the last bucket.
+        bidirectional: Separate buckets for keys after the query.
+
+    Returns:
+        Buckets of the same shape, int32.
+
+    Example:
+        >>> t5_bucket(np.array([-20, 0, 20]), num_buckets=32, max_distance=128, bidirectional=True)
+        array([10,  0, 26], dtype=int32)
+    """
+    distance = np.asarray(distance, np.int64)
+    per_side = num_buckets // 2 if bidirectional else num_buckets
+    n = np.abs(distance) if bidirectional else np.maximum(-distance, 0)
+    starts = _bucket_starts(per_side, per_side // 2, max_distance)
+    bucket = np.searchsorted(starts, n, side="right") - 1
+    if bidirectional:
+        bucket = np.where(distance > 0, bucket + per_side, bucket)
+    return bucket.astype(np.int32)
+
+
+@functools.cache
+def t5_row_map(num_buckets: int, max_distance: int, bidirectional: bool) -> RowMap:
+    """`t5_bucket` as a `RowMap`: explicit up to the last bucket's first distance on each side."""
+    per_side = num_buckets // 2 if bidirectional else num_buckets
+    farthest = int(_bucket_starts(per_side, per_side // 2, max_distance)[-1])
+    distances = np.arange(-farthest, (farthest if bidirectional else 0) + 1)
+    rows = t5_bucket(
+        distances,
+        num_buckets=num_buckets,
+        max_distance=max_distance,
+        bidirectional=bidirectional,
+    )
+    rows.setflags(write=False)
+    return RowMap(-farthest, rows)
+
+
+@functools.cache
+def _bucket_starts(per_side: int, exact: int, max_distance: int) -> NDArray[np.int64]:
+    """The smallest n of every bucket on one side.
+
+    Logarithmic bucket number k begins at the smallest n with
+    (n / exact) ** m >= (max_distance / exact) ** k, where m is the number of such buckets.
+    """
+    m = per_side - exact
+    starts = list(range(exact))
+    for k in range(m):
+        # Python's whole numbers have no upper limit, so both sides are exact.
+        target = max_distance**k * exact ** (m - k)
+        low, high = exact, max_distance
+        while low < high:
+            middle = (low + high) // 2
+            if middle**m >= target:
+                high = middle
+            else:
+                low = middle + 1
+        starts.append(low)
+    return np.array(starts, np.int64)

@@ -1,0 +1,44 @@
+"""What each scheme is: settings, parameters, convention. One small file each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relpos.errors import SettingError
+from relpos.schemes.base import Init, Parameter, Scheme
+from relpos.schemes.no_position import NoPosition
+from relpos.schemes.rope import RoPE
+from relpos.schemes.shaw import Shaw
+from relpos.schemes.t5 import T5
+from relpos.schemes.windowed import Windowed
+
+__all__ = [
+    "SCHEMES",
+    "T5",
+    "Init",
+    "NoPosition",
+    "Parameter",
+    "RoPE",
+    "Scheme",
+    "Shaw",
+    "Windowed",
+    "scheme_from_dict",
+]
+
+#: Every scheme by its name.
+SCHEMES: dict[str, type[Scheme]] = {
+    scheme.name: scheme for scheme in (NoPosition, Shaw, Windowed, T5, RoPE)
+}
+
+
+def scheme_from_dict(data: dict[str, Any]) -> Scheme:
+    """The scheme whose `to_dict` gave `data`.
+
+    Example:
+        >>> scheme_from_dict(T5(num_buckets=8).to_dict())
+        T5(num_buckets=8, max_distance=128, bidirectional=True)
+    """
+    name = data.get("scheme")
+    if name not in SCHEMES:
+        raise SettingError("a scheme must be known by name", got=name, expected=sorted(SCHEMES))
+    return SCHEMES[name].from_dict(data)

@@ -1,0 +1,123 @@
+"""What every scheme states about itself, without any framework."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+from relpos.errors import SettingError
+
+__all__ = ["Init", "Parameter", "Scheme", "glorot", "normal", "require", "zeros"]
+
+
+@dataclass(frozen=True)
+class Init:
+    """The distribution of a fresh parameter.
+
+    Attributes:
+        kind: `zeros`, `normal` (mean 0) or `uniform` (symmetric about 0).
+        scale: Standard deviation of `normal`, half width of `uniform`; unused by `zeros`.
+    """
+
+    kind: Literal["zeros", "normal", "uniform"]
+    scale: float = 0.0
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of a fresh entry."""
+        return self.scale / math.sqrt(3.0) if self.kind == "uniform" else self.scale
+
+
+def zeros() -> Init:
+    """All zeros, on purpose."""
+    return Init("zeros")
+
+
+def normal(std: float) -> Init:
+    """Normal with mean 0 and the given standard deviation."""
+    return Init("normal", std)
+
+
+def glorot(fan_in: int, fan_out: int) -> Init:
+    """Uniform on +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    return Init("uniform", math.sqrt(6.0 / (fan_in + fan_out)))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One learned array: the same name and shape in every framework.
+
+    Attributes:
+        name: Name below the layer, for example `key_table`.
+        axes: Logical name of each axis: `embed`, `heads`, `kv_heads`, `head_dim`, `distance`,
+            `bucket`, or `shared` for an axis of length 1 that all heads share.
+        shape: Length of each axis.
+        init: Distribution of a fresh parameter.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    init: Init
+
+    def __post_init__(self) -> None:
+        if len(self.axes) != len(self.shape):
+            raise SettingError(
+                f"parameter {self.name!r} needs one name per axis",
+                got=f"axes {self.axes} with shape {self.shape}",
+                expected="equally many of both",
+            )
+
+
+def require(condition: bool, rule: str, *, got: object, expected: object) -> None:
+    """Raise `SettingError` unless `condition` holds."""
+    if not condition:
+        raise SettingError(rule, got=got, expected=expected)
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Base of every scheme: frozen settings, validated on construction.
+
+    A scheme states what it is (settings, parameters, scale, allowed distances). How it is
+    computed stands in `relpos_torch.schemes`, `relpos_jax.schemes` and `relpos.oracle`.
+    """
+
+    name: ClassVar[str]
+    #: The scheme's score and output depend on positions through j - i alone.
+    translation_invariant: ClassVar[bool] = True
+
+    def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:
+        """The scheme's learned arrays for `num_heads` heads of width `head_dim`."""
+        raise NotImplementedError
+
+    def scale(self, head_dim: int) -> float:
+        """The factor on <q, k> when the caller names none: 1 / sqrt(head_dim)."""
+        return 1.0 / math.sqrt(head_dim)
+
+    def check_head_dim(self, head_dim: int) -> None:
+        """Raise `SettingError` if heads of this width cannot carry the scheme."""
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        """The distances (lowest, highest) beyond which the scheme has no value, if any."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as plain JSON types, with the scheme's name."""
+        return {"scheme": self.name, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; unknown and missing settings are errors."""
+        given = {key: value for key, value in data.items() if key != "scheme"}
+        known = {field.name for field in dataclasses.fields(cls)}
+        require(
+            set(given) == known and data.get("scheme") == cls.name,
+            f"stored settings of {cls.name} must name the scheme and every field once",
+            got=sorted(data),
+            expected=["scheme", *sorted(known)],
+        )
+        return cls(**given)

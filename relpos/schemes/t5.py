@@ -1,0 +1,81 @@
+"""T5 (Raffel et al., 2020): one learned bias per head and bucket of distances.
+
+    score[b,h,i,j] = scale * <q[b,h,i], k[b,h,j]> + bias_table[h, bucket(j-i)],   scale = 1
+    out[b,h,i]     = sum_j softmax(score)[i,j] * v[b,h,j]
+
+Buckets are exact for short distances and logarithmic up to `max_distance`; the rule, in whole
+numbers, is `relpos.distance.t5_bucket`. The bias is added after the scaling, and T5 itself does not
+scale: `scale` is 1 unless the layer says otherwise (MPNet scales by 1 / sqrt(d)).
+
+| our name                   | T5, MT5, UMT5 in transformers          | T5X, Flaxformer         |
+|----------------------------|----------------------------------------|-------------------------|
+| `bias_table` [H, N]        | `relative_attention_bias.weight` [N, H] | `rel_embedding` [H, N]  |
+| `num_buckets`              | `relative_attention_num_buckets`        | `num_buckets`           |
+| `max_distance`             | `relative_attention_max_distance`       | `max_distance`          |
+| `bidirectional`            | `not is_decoder`                        | `bidirectional`         |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from relpos.schemes.base import Parameter, Scheme, normal, require
+
+__all__ = ["T5"]
+
+
+@dataclass(frozen=True)
+class T5(Scheme):
+    """A learned scalar bias per head and bucket of distances.
+
+    The formula and the names used elsewhere stand at the top of this module.
+
+    Attributes:
+        num_buckets: Rows of the table, N. Even and >= 4 if bidirectional, else >= 2.
+        max_distance: Distances from here on share the last bucket, in positions; larger than the
+            number of exact buckets (a quarter of `num_buckets`, or half if not bidirectional).
+        bidirectional: Half of the buckets for keys after the query. False gives every key after
+            the query the bucket of distance 0, as in T5's decoder.
+
+    Raises:
+        SettingError: The buckets cannot be laid out.
+
+    Paper: Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer,
+    https://arxiv.org/abs/1910.10683.
+
+    Example:
+        >>> T5().parameters(num_heads=8, head_dim=64)[0].shape
+        (8, 32)
+    """
+
+    name: ClassVar[str] = "T5"
+
+    num_buckets: int = 32
+    max_distance: int = 128
+    bidirectional: bool = True
+
+    def __post_init__(self) -> None:
+        smallest = 4 if self.bidirectional else 2
+        require(
+            self.num_buckets >= smallest and (self.num_buckets % 2 == 0 or not self.bidirectional),
+            "T5.num_buckets must leave an exact bucket on each side",
+            got=self.num_buckets,
+            expected=f">= {smallest}" + (" and even" if self.bidirectional else ""),
+        )
+        exact = self.num_buckets // (4 if self.bidirectional else 2)
+        require(
+            self.max_distance > exact,
+            "T5.max_distance must lie beyond the exact buckets",
+            got=self.max_distance,
+            expected=f"> {exact}",
+        )
+
+    def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:
+        """`bias_table` [H, N], normal with std (H * d) ** -0.5."""
+        init = normal((num_heads * head_dim) ** -0.5)
+        return (Parameter("bias_table", ("heads", "bucket"), (num_heads, self.num_buckets), init),)
+
+    def scale(self, head_dim: int) -> float:
+        """1: T5 folds the scale into its initialisation."""
+        return 1.0
