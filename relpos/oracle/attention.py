@@ -1,0 +1,268 @@
+"""Attention and its gradients as loops over batch rows, heads, queries and keys, in float64.
+
+    out[b,h,i] = sum_j softmax_j(score(q[b,h,i], k[b,g,j], position_i, position_j)) * value(v[b,g,j])
+
+with g = h // (H / G), over the keys j that query i may attend to. A query that may attend to
+nothing has output 0. Nothing here is shared with the twins: not the tables by distance, not the
+masks, not the defaults for positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relpos.oracle.number import Array, Estimate, Leaf, Number, Precision, Tape, softmax
+from relpos.oracle.schemes import scheme_oracle
+from relpos.schemes import Scheme
+
+__all__ = ["Result", "attend", "attention", "param_leaves", "relative_scores"]
+
+Mask = NDArray[np.bool_]
+Positions = NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an oracle says about one call.
+
+    Attributes:
+        output: The output and its budget.
+        gradients: Of sum(cotangent * output), by input and parameter name; empty without cotangent.
+        distances: Every distance j - i that some query read.
+        rows: For each parameter table, the entries that some query read.
+    """
+
+    output: Estimate
+    gradients: dict[str, Estimate] = field(default_factory=dict)
+    distances: frozenset[int] = frozenset()
+    rows: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
+
+
+def param_leaves(
+    scheme: Scheme, params: Mapping[str, Array], tape: Tape, *, num_heads: int, head_dim: int
+) -> dict[str, Leaf]:
+    """The scheme's parameters as leaves: vectors along `head_dim`, scalars otherwise."""
+    return {
+        p.name: Leaf(tape, params[p.name], rank=1 if p.axes[-1] == "head_dim" else 0)
+        for p in scheme.parameters(num_heads, head_dim)
+    }
+
+
+def attend(
+    tape: Tape,
+    scheme: Scheme,
+    params: Mapping[str, Leaf],
+    q: Mapping[tuple[int, int, int], Number],
+    k: Mapping[tuple[int, int, int], Number],
+    v: Mapping[tuple[int, int, int], Number],
+    allowed: Mask,
+    query_positions: Positions,
+    key_positions: Positions,
+    scale: float,
+) -> tuple[dict[tuple[int, int, int], Number], set[int]]:
+    """Attention over numbers: the outputs [b, h, i] that are not exactly 0, and distances read.
+
+    Args:
+        tape: Where operations are recorded.
+        scheme: The scheme.
+        params: Its parameters.
+        q: Queries by (b, h, i).
+        k: Keys by (b, h, j), one for every query head.
+        v: Values by (b, h, j), one for every query head.
+        allowed: Who may attend to whom [B, H, Lq, Lk].
+        query_positions: [B, Lq].
+        key_positions: [B, Lk].
+        scale: The factor on <q, k>.
+    """
+    oracle = scheme_oracle(scheme, params, tape)
+    outputs: dict[tuple[int, int, int], Number] = {}
+    distances: set[int] = set()
+    B, H, Lq, Lk = allowed.shape
+    for b in range(B):
+        for h in range(H):
+            for i in range(Lq):
+                keys = [j for j in range(Lk) if allowed[b, h, i, j]]
+                if not keys:
+                    continue
+                at = int(query_positions[b, i])
+                scores = []
+                for j in keys:
+                    other = int(key_positions[b, j])
+                    scores.append(oracle.score(h, q[b, h, i], k[b, h, j], at, other, scale))
+                    distances.add(other - at)
+                weights = softmax(tape, scores)
+                read = []
+                for weight, j in zip(weights, keys, strict=True):
+                    other = int(key_positions[b, j])
+                    read.append(weight * oracle.value(h, v[b, h, j], at, other))
+                outputs[b, h, i] = tape.total(read)
+    return outputs, distances
+
+
+def allowed_pairs(
+    shape: tuple[int, int, int, int],
+    mask: Mask | None,
+    causal: bool,
+    query_positions: Positions,
+    key_positions: Positions,
+) -> Mask:
+    """Who may attend to whom, pair by pair."""
+    B, H, Lq, Lk = shape
+    allowed = np.ones(shape, bool) if mask is None else np.broadcast_to(mask, shape).copy()
+    for b in range(B):
+        for i in range(Lq):
+            for j in range(Lk):
+                if causal and key_positions[b, j] > query_positions[b, i]:
+                    allowed[b, :, i, j] = False
+    return allowed
+
+
+def default_positions(
+    B: int, Lq: int, Lk: int, query_positions: Positions | None, key_positions: Positions | None
+) -> tuple[Positions, Positions]:
+    """Keys stand at 0 .. Lk-1 and the queries at the last Lq places, unless told otherwise."""
+    if query_positions is None:
+        query_positions = np.array([Lk - Lq + i for i in range(Lq)])
+    if key_positions is None:
+        key_positions = np.array(range(Lk))
+    return (
+        np.broadcast_to(query_positions, (B, Lq)),
+        np.broadcast_to(key_positions, (B, Lk)),
+    )
+
+
+def attention(
+    scheme: Scheme,
+    params: Mapping[str, Array],
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    mask: Mask | None = None,
+    causal: bool = False,
+    query_positions: Positions | None = None,
+    key_positions: Positions | None = None,
+    scale: float | None = None,
+    cotangent: Array | None = None,
+    precision: Precision | None = None,
+) -> Result:
+    """The oracle of `relpos_torch.attention` and `relpos_jax.attention`.
+
+    Args:
+        scheme: The scheme.
+        params: Its parameters, named and shaped as its table says.
+        q: Queries [B, H, Lq, d] (torch's order of axes).
+        k: Keys [B, G, Lk, d].
+        v: Values [B, G, Lk, d].
+        mask: Boolean, True = may attend, broadcastable to [B, H, Lq, Lk].
+        causal: Keys at later positions may not be attended to.
+        query_positions: [Lq] or [B, Lq].
+        key_positions: [Lk] or [B, Lk].
+        scale: The factor on <q, k>; None takes the scheme's own.
+        cotangent: [B, H, Lq, d]; if given, gradients of sum(cotangent * output) are returned.
+        precision: Working precision of the budgets; float64 if None.
+
+    Returns:
+        Output [B, H, Lq, d], gradients of `q`, `k`, `v` and every parameter, distances and rows.
+
+    Example:
+        >>> from relpos import NoPosition
+        >>> x = np.ones((1, 1, 2, 3))
+        >>> attention(NoPosition(), {}, x, x, x).output.value.tolist()
+        [[[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]]]
+    """
+    B, H, Lq, d = q.shape
+    G, Lk = k.shape[1], k.shape[2]
+    tape = Tape(precision or Precision.of("float64"))
+    leaves = {"q": Leaf(tape, q), "k": Leaf(tape, k), "v": Leaf(tape, v)}
+    tables = param_leaves(scheme, params, tape, num_heads=H, head_dim=d)
+    at, others = default_positions(B, Lq, Lk, query_positions, key_positions)
+    allowed = allowed_pairs((B, H, Lq, Lk), mask, causal, at, others)
+    queries = {(b, h, i): leaves["q"][b, h, i] for b, h, i in np.ndindex(B, H, Lq)}
+    keys = {(b, h, j): leaves["k"][b, h // (H // G), j] for b, h, j in np.ndindex(B, H, Lk)}
+    values = {(b, h, j): leaves["v"][b, h // (H // G), j] for b, h, j in np.ndindex(B, H, Lk)}
+    outputs, distances = attend(
+        tape,
+        scheme,
+        tables,
+        queries,
+        keys,
+        values,
+        allowed,
+        at,
+        others,
+        scheme.scale(d) if scale is None else scale,
+    )
+    value, budget = np.zeros(q.shape), np.zeros(q.shape)
+    for index, number in outputs.items():
+        estimate = number.estimate()
+        value[index], budget[index] = estimate.value, estimate.budget
+    gradients = {}
+    if cotangent is not None:
+        tape.backward([(number, cotangent[index]) for index, number in outputs.items()])
+        gradients = {name: leaf.gradient() for name, leaf in {**leaves, **tables}.items()}
+    rows = {name: leaf.read for name, leaf in tables.items()}
+    return Result(Estimate(value, budget), gradients, frozenset(distances), rows)
+
+
+def relative_scores(
+    scheme: Scheme,
+    params: Mapping[str, Array],
+    q: Array,
+    k: Array,
+    *,
+    query_positions: Positions | None = None,
+    key_positions: Positions | None = None,
+    scale: float | None = None,
+    cotangent: Array | None = None,
+    precision: Precision | None = None,
+) -> Result:
+    """The oracle of `relative_scores`: what the scheme adds to scale * <q, k>, for one head.
+
+    Args:
+        scheme: The scheme.
+        params: One head's parameters: as the scheme's table, without the heads axis.
+        q: Queries [Lq, d].
+        k: Keys [Lk, d].
+        query_positions: [Lq].
+        key_positions: [Lk].
+        scale: The factor on <q, k>; None takes the scheme's own.
+        cotangent: [Lq, Lk]; if given, gradients of sum(cotangent * output) are returned.
+        precision: Working precision of the budgets; float64 if None.
+
+    Returns:
+        Scores [Lq, Lk], gradients of `q`, `k` and every parameter, distances and rows.
+    """
+    (Lq, d), Lk = q.shape, len(k)
+    tape = Tape(precision or Precision.of("float64"))
+    leaves = {"q": Leaf(tape, q), "k": Leaf(tape, k)}
+    with_head = {name: array[None] for name, array in params.items()}
+    tables = param_leaves(scheme, with_head, tape, num_heads=1, head_dim=d)
+    at, others = default_positions(1, Lq, Lk, query_positions, key_positions)
+    oracle = scheme_oracle(scheme, tables, tape)
+    factor = scheme.scale(d) if scale is None else scale
+    value, budget = np.zeros((Lq, Lk)), np.zeros((Lq, Lk))
+    outputs: dict[tuple[int, int], Number] = {}
+    for i in range(Lq):
+        for j in range(Lk):
+            position, other = int(at[0, i]), int(others[0, j])
+            added = oracle.added(0, leaves["q"][(i,)], leaves["k"][(j,)], position, other, factor)
+            if added is not None:
+                outputs[i, j] = added
+                estimate = added.estimate()
+                value[i, j], budget[i, j] = estimate.value, estimate.budget
+    gradients = {}
+    if cotangent is not None:
+        tape.backward([(number, cotangent[index]) for index, number in outputs.items()])
+        gradients = {name: leaf.gradient() for name, leaf in leaves.items()}
+        gradients |= {
+            name: Estimate(estimate.value[0], estimate.budget[0])
+            for name, estimate in ((name, leaf.gradient()) for name, leaf in tables.items())
+        }
+    rows = {name: leaf.read for name, leaf in tables.items()}
+    distances = frozenset(int(j) - int(i) for i in at[0] for j in others[0])
+    return Result(Estimate(value, budget), gradients, distances, rows)

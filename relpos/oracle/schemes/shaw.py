@@ -1,0 +1,34 @@
+"""score = scale * <q, k + K[r]>, value = v + V[r], with r = clip(j - i, -left, right) + left."""
+
+from __future__ import annotations
+
+from relpos.oracle.number import Leaf, Number
+from relpos.oracle.schemes.base import SchemeOracle
+from relpos.schemes import Shaw
+
+__all__ = ["ShawOracle"]
+
+
+class ShawOracle(SchemeOracle[Shaw]):
+    """Clipped vectors per distance."""
+
+    def _row(self, table: Leaf, h: int, i: int, j: int) -> Number:
+        distance = j - i
+        if distance < -self.scheme.left:
+            distance = -self.scheme.left
+        if distance > self.scheme.right:
+            distance = self.scheme.right
+        head = h if self.scheme.per_head else 0
+        return table[head, distance + self.scheme.left]
+
+    def added(self, h: int, q: Number, k: Number, i: int, j: int, scale: float) -> Number | None:
+        """scale * <q, K[r]>."""
+        if not self.scheme.keys:
+            return None
+        return q.dot(self._row(self.params["key_table"], h, i, j)) * self.tape.constant(scale)
+
+    def value(self, h: int, v: Number, i: int, j: int) -> Number:
+        """v + V[r]."""
+        if not self.scheme.values:
+            return v
+        return v + self._row(self.params["value_table"], h, i, j)
