@@ -1,0 +1,38 @@
+"""What holds for every test: threads, precision, and annotations checked at run time."""
+
+from __future__ import annotations
+
+import os
+
+# Before torch and jax are imported anywhere: each brings a pool of threads as wide as the machine,
+# and with several workers those pools fight. XLA_FLAGS is read when jax starts its backend.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["XLA_FLAGS"] = " ".join(
+        [
+            os.environ.get("XLA_FLAGS", ""),
+            "--xla_cpu_multi_thread_eigen=false",
+            "intra_op_parallelism_threads=1",
+        ]
+    )
+
+import hypothesis
+import jax
+import jaxtyping
+import torch
+
+# Before the twins are imported anywhere: from here on every call of theirs checks the shapes and
+# dtypes that its annotations state.
+jaxtyping.install_import_hook(["relpos_torch", "relpos_jax"], "beartype.beartype")
+
+# float64 exists in JAX only when asked for; float32 tests state their dtype.
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
+
+# No deadline: a first call compiles. Derandomised: a commit passes or fails, whenever it runs.
+hypothesis.settings.register_profile("relpos", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("relpos")
