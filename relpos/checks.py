@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from relpos.errors import DistanceError, ShapeError
-from relpos.schemes import Parameter, Scheme
+from relpos.schemes import NoPosition, Parameter, Scheme
 
 __all__ = [
     "Sizes",
+    "check_call",
     "check_distances",
+    "check_dtypes",
     "check_input",
     "check_mask",
     "check_params",
@@ -50,6 +52,12 @@ def check_qkv(q: Shape, k: Shape, v: Shape, order: str) -> Sizes:
         Lk=k[axis["L"]],
         d=q[axis["d"]],
     )
+    if 0 in q or 0 in k:
+        raise ShapeError(
+            f"q and k have no empty axis, axes {written}",
+            got=f"q {list(q)}, k {list(k)}",
+            expected="sizes >= 1",
+        )
     if v != k:
         raise ShapeError("v has the shape of k", got=list(v), expected=list(k))
     for letter in "Bd":
@@ -66,6 +74,16 @@ def check_qkv(q: Shape, k: Shape, v: Shape, order: str) -> Sizes:
             expected=f"G a divisor of {sizes.H}; are the axes in the order {written}?",
         )
     return sizes
+
+
+def check_dtypes(q: str, k: str, v: str, floating: bool) -> None:
+    """q, k and v share one floating dtype."""
+    if not (q == k == v and floating):
+        raise ShapeError(
+            "q, k and v share one floating dtype",
+            got=f"q {q}, k {k}, v {v}",
+            expected="float64, float32, bfloat16 or float16 for all three",
+        )
 
 
 def check_mask(mask: Shape, is_boolean: bool, sizes: Sizes) -> None:
@@ -137,3 +155,40 @@ def check_input(name: str, shape: Shape, embed_dim: int) -> None:
         got=list(shape),
         expected=f"[B, L, {embed_dim}]{hint}",
     )
+
+
+def check_call(
+    scheme: Scheme, *, cross: bool, positions: bool, key_positions: bool, cache: bool, lengths: bool
+) -> None:
+    """Which arguments of a layer call belong together; each flag says that one was given."""
+    if cross and cache:
+        raise ShapeError(
+            "a cache holds the keys of self-attention",
+            got="cache together with key_value",
+            expected="one of them",
+        )
+    if cross and not isinstance(scheme, NoPosition) and not (positions and key_positions):
+        raise ShapeError(
+            f"cross-attention with {scheme.name} needs the positions of both sides",
+            got=f"positions {'given' if positions else 'missing'}, "
+            f"key_positions {'given' if key_positions else 'missing'}",
+            expected="both, counted from a common origin; or NoPosition()",
+        )
+    if key_positions and not cross:
+        raise ShapeError(
+            "key_positions belong to key_value; in self-attention the keys stand where x does",
+            got="key_positions without key_value",
+            expected="positions alone",
+        )
+    if positions and cache:
+        raise ShapeError(
+            "a cache knows the positions of the tokens that follow",
+            got="positions together with cache",
+            expected="the cache alone",
+        )
+    if lengths and not cache:
+        raise ShapeError(
+            "lengths say how many tokens of each row enter a cache",
+            got="lengths without cache",
+            expected="a cache, or a mask[:, None, None, :] for padding",
+        )

@@ -2,8 +2,8 @@
 
 A float32 product of position and frequency is wrong by 5e-3 radians at position 131071, and a
 bfloat16 one at position 257. So no position is ever multiplied by a frequency in working
-precision: it is split into digits, p = p0 + 1024 p1 + 1024**2 p2, the cosines and sines of each
-digit's angle are computed here once in float64, and the twins add the three angles:
+precision: it is split into bytes, p = p0 + 256 p1 + 256**2 p2 + 256**3 p3, the cosines and sines of
+each byte's angle are computed here once in float64, and the twins add the four angles:
 
     cos(a + b) = cos a cos b - sin a sin b          sin(a + b) = sin a cos b + cos a sin b
 """
@@ -15,12 +15,10 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DIGITS", "DIGIT_BASE", "MAX_POSITION", "digit_tables", "frequencies"]
+__all__ = ["BYTES", "byte_tables", "frequencies"]
 
-DIGIT_BASE = 1024
-DIGITS = 3
-#: Positions lie strictly between -MAX_POSITION and MAX_POSITION.
-MAX_POSITION = DIGIT_BASE**DIGITS
+#: A position has four bytes: enough for every int32.
+BYTES = 4
 
 
 def frequencies(base: float, rotary_dim: int) -> NDArray[np.float64]:
@@ -29,26 +27,26 @@ def frequencies(base: float, rotary_dim: int) -> NDArray[np.float64]:
 
 
 @functools.cache
-def digit_tables(
-    base: float, rotary_dim: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cosines and sines of digit * 1024**place * f_m.
+def byte_tables(
+    base: float, rotary_dim: int, dtype: str
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """Cosines and sines of byte * 256**place * f_m, rounded once to `dtype`.
 
     Returns:
-        Two read-only float64 arrays [place, digit, m] of shape [3, 1024, rotary_dim / 2].
+        Two read-only arrays [place, byte, m] of shape [4, 256, rotary_dim / 2].
     """
     frequency = frequencies(base, rotary_dim)
-    # The frequency in two parts of at most 27 bits each: every product with a digit (10 bits and a
+    # The frequency in two parts of at most 27 bits each: every product with a byte (8 bits and a
     # power of two) is exact, so the angles reach cos and sin without a rounding.
     scaled = frequency * 134217729.0  # 2**27 + 1, Veltkamp's split
     upper = scaled - (scaled - frequency)
     lower = frequency - upper
-    place = float(DIGIT_BASE) ** np.arange(DIGITS)
-    position = place[:, None, None] * np.arange(DIGIT_BASE, dtype=np.float64)[None, :, None]
+    place = 256.0 ** np.arange(BYTES)
+    position = place[:, None, None] * np.arange(256.0)[None, :, None]
     cos_upper, sin_upper = np.cos(position * upper), np.sin(position * upper)
     cos_lower, sin_lower = np.cos(position * lower), np.sin(position * lower)
-    cos = cos_upper * cos_lower - sin_upper * sin_lower
-    sin = sin_upper * cos_lower + cos_upper * sin_lower
+    cos = (cos_upper * cos_lower - sin_upper * sin_lower).astype(dtype)
+    sin = (sin_upper * cos_lower + cos_upper * sin_lower).astype(dtype)
     cos.setflags(write=False)
     sin.setflags(write=False)
     return cos, sin

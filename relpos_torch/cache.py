@@ -1,0 +1,166 @@
+"""Keys and values of the tokens seen so far, for decoding a few tokens at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from relpos.errors import ShapeError
+
+__all__ = ["Appended", "KVCache"]
+
+
+class Appended(NamedTuple):
+    """What a layer needs to attend after new tokens were appended.
+
+    Attributes:
+        cache: The cache with the new tokens.
+        query_positions: Positions of the new tokens [B, L].
+        key_positions: Positions of all slots [B, C].
+        mask: Which slots hold a token, for which new tokens are real [B, 1, L, C].
+    """
+
+    cache: KVCache
+    query_positions: Int[Tensor, "B L"]
+    key_positions: Int[Tensor, "B C"]
+    mask: Bool[Tensor, "B 1 L C"]
+
+
+@dataclass(frozen=True)
+class KVCache:
+    """Static buffers with a length per row. Appending returns a new cache.
+
+    A key's position is stored with it: it is neither the slot's number nor a count of what is
+    retained, so evicting old tokens moves nobody. Keys are stored unrotated.
+
+    Attributes:
+        key: [B, G, C, d], C slots per row.
+        value: [B, G, C, d].
+        positions: Position of the token in each slot [B, C].
+        length: Filled slots of each row [B].
+        next_position: Position that the row's next token gets [B].
+    """
+
+    key: Float[Tensor, "B G C d"]
+    value: Float[Tensor, "B G C d"]
+    positions: Int[Tensor, "B C"]
+    length: Int[Tensor, " B"]
+    next_position: Int[Tensor, " B"]
+
+    @classmethod
+    def empty(
+        cls,
+        batch: int,
+        capacity: int,
+        kv_heads: int,
+        head_dim: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> KVCache:
+        """A cache of `capacity` slots per row without any token."""
+        shape = (batch, kv_heads, capacity, head_dim)
+        return cls(
+            key=torch.zeros(shape, device=device, dtype=dtype),
+            value=torch.zeros(shape, device=device, dtype=dtype),
+            positions=torch.zeros(batch, capacity, device=device, dtype=torch.long),
+            length=torch.zeros(batch, device=device, dtype=torch.long),
+            next_position=torch.zeros(batch, device=device, dtype=torch.long),
+        )
+
+    def append(
+        self,
+        key: Float[Tensor, "B G L d"],
+        value: Float[Tensor, "B G L d"],
+        lengths: Int[Tensor, " B"] | None = None,
+    ) -> Appended:
+        """Add new tokens at the end of each row.
+
+        Args:
+            key: Their keys.
+            value: Their values.
+            lengths: How many of the L tokens of each row are real (the first ones); None means all.
+                The others are neither stored nor counted, and attend to nothing.
+
+        Returns:
+            The new cache, positions and mask.
+
+        Raises:
+            ShapeError: The shapes are not the cache's, or a row has no room. Where lengths cannot
+                be seen (compiled, vmapped), the keys of a row without room become NaN instead.
+        """
+        B, G, L, d = key.shape
+        if (B, G, d) != (self.key.shape[0], self.key.shape[1], self.key.shape[3]):
+            raise ShapeError(
+                "new keys fit the cache in batch, heads and width [B, G, L, d]",
+                got=list(key.shape),
+                expected=f"[{self.key.shape[0]}, {self.key.shape[1]}, L, {self.key.shape[3]}]",
+            )
+        device, C = self.key.device, self.key.shape[2]
+        if lengths is None:
+            lengths = torch.full_like(self.length, L)
+        elif tuple(lengths.shape) != (B,):
+            raise ShapeError("lengths have one entry per row", got=list(lengths.shape), expected=[B])
+        lengths = lengths.to(self.length)
+        full = self.length + lengths > C
+        if _any(full | (lengths < 0) | (lengths > L)):
+            raise ShapeError(
+                f"each row of the cache has room for its new tokens, 0 <= lengths <= {L}",
+                got=f"{self.length.tolist()} tokens stored, {lengths.tolist()} new",
+                expected=f"at most {C} in all; drop() some or make the cache larger",
+            )
+        # Slot s takes new token s - length, if there is one: a gather, so no row can overwrite
+        # another one's slots and nothing is written for padding.
+        slots = torch.arange(C, device=device)
+        token = slots - self.length[:, None]
+        new = (token >= 0) & (token < lengths[:, None])
+        index = token.clamp(0, L - 1)
+
+        def write(buffer: Tensor, tokens: Tensor) -> Tensor:
+            gathered = tokens.to(buffer.dtype).gather(2, index[:, None, :, None].expand_as(buffer))
+            written = torch.where(new[:, None, :, None], gathered, buffer)
+            return written.masked_fill(full[:, None, None, None], torch.nan)
+
+        new_positions = self.next_position[:, None] + torch.arange(L, device=device)
+        cache = KVCache(
+            key=write(self.key, key),
+            value=write(self.value, value),
+            positions=torch.where(new, new_positions.gather(1, index), self.positions),
+            length=self.length + lengths,
+            next_position=self.next_position + lengths,
+        )
+        # Empty slots and padding repeat the last real position: masked, and within every limit.
+        last = (cache.next_position - 1)[:, None]
+        filled = slots < cache.length[:, None]
+        real = torch.arange(L, device=device) < lengths[:, None]
+        return Appended(
+            cache,
+            query_positions=torch.where(real, new_positions, last),
+            key_positions=torch.where(filled, cache.positions, last),
+            mask=(real[:, :, None] & filled[:, None, :])[:, None],
+        )
+
+    def drop(self, count: int) -> KVCache:
+        """Evict the `count` oldest tokens of each row (all, where a row has fewer)."""
+        kept = torch.nn.functional.pad
+        return replace(
+            self,
+            key=kept(self.key[:, :, count:], (0, 0, 0, min(count, self.key.shape[2]))),
+            value=kept(self.value[:, :, count:], (0, 0, 0, min(count, self.key.shape[2]))),
+            positions=kept(self.positions[:, count:], (0, min(count, self.key.shape[2]))),
+            length=(self.length - count).clamp(min=0),
+        )
+
+
+def _any(condition: Bool[Tensor, " B"]) -> bool:
+    """Whether any is True; False where values cannot be seen."""
+    if torch.compiler.is_compiling():
+        return False
+    try:
+        return bool(condition.any())
+    except RuntimeError:  # torch.func.vmap and the meta device refuse .item()
+        return False

@@ -1,0 +1,167 @@
+"""Relative attention as functions: the scheme is lowered to terms, a kernel does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from relpos.checks import check_dtypes, check_params, check_qkv
+from relpos.schemes import Scheme
+from relpos_torch import schemes
+from relpos_torch.kernels import KERNELS, choose_kernel
+from relpos_torch.kernels.dense import position_scores
+from relpos_torch.kernels.masks import attention_mask
+from relpos_torch.kernels.positions import Positions
+
+__all__ = ["attention", "relative_scores"]
+
+
+def attention(
+    q: Float[Tensor, "B H Lq d"],
+    k: Float[Tensor, "B G Lk d"],
+    v: Float[Tensor, "B G Lk d"],
+    scheme: Scheme,
+    params: Mapping[str, Tensor] | None = None,
+    *,
+    mask: Bool[Tensor, "..."] | None = None,
+    causal: bool = False,
+    query_positions: Int[Tensor, "*B Lq"] | None = None,
+    key_positions: Int[Tensor, "*B Lk"] | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    implementation: str = "auto",
+) -> Float[Tensor, "B H Lq d"]:
+    """Attention with relative positions.
+
+        out[b,h,i] = sum_j softmax(scale * <q[b,h,i], k[b,g,j]> + position terms) * value terms
+
+    with g = h // (H / G); the position and value terms are the scheme's. The axes are those of
+    `torch.nn.functional.scaled_dot_product_attention`.
+
+    Args:
+        q: Queries.
+        k: Keys; G divides H.
+        v: Values.
+        scheme: The relative position scheme, for example `relpos.Shaw(16, 16)`.
+        params: Its parameters, named and shaped as `scheme.parameters(H, d)` says.
+        mask: True = may attend; any shape that broadcasts to [B, H, Lq, Lk].
+        causal: No query attends to a key at a later position. With the default positions the
+            queries are aligned to the END of the keys.
+        query_positions: Whole positions [Lq] or [B, Lq]; the default is Lk - Lq .. Lk - 1.
+        key_positions: Whole positions [Lk] or [B, Lk]; the default is 0 .. Lk - 1.
+        scale: The factor on <q, k>; None takes `scheme.scale(d)`.
+        dropout: Probability of dropping an attention weight, drawn from torch's global generator.
+        implementation: The kernel: "auto" or "dense".
+
+    Returns:
+        The output, in the dtype of v. A query that may attend to nothing gives 0.
+
+    Raises:
+        ShapeError: Shapes or dtypes do not fit, params included.
+        DistanceError: A distance lies beyond a table that may not clip. Where positions are given
+            but cannot be seen (compiled, vmapped), the output is NaN instead.
+        SettingError: The scheme cannot be used with this head width, or the kernel is unknown.
+
+    Example:
+        >>> from relpos import T5
+        >>> q = torch.randn(1, 2, 5, 8)
+        >>> attention(q, q, q, T5(), {"bias_table": torch.randn(2, 32)}).shape
+        torch.Size([1, 2, 5, 8])
+    """
+    params = {} if params is None else params
+    sizes = check_qkv(tuple(q.shape), tuple(k.shape), tuple(v.shape), "BHLd")
+    check_dtypes(str(q.dtype), str(k.dtype), str(v.dtype), q.is_floating_point())
+    scheme.check_head_dim(sizes.d)
+    shapes = {name: tuple(tensor.shape) for name, tensor in params.items()}
+    check_params(scheme.parameters(sizes.H, sizes.d), shapes)
+    positions = Positions.of(query_positions, key_positions, sizes, causal)
+    allowed = attention_mask(mask, positions, sizes, q.device)
+    factor = scheme.scale(sizes.d) if scale is None else scale
+    kernel = KERNELS[choose_kernel(implementation)]
+    with working_precision(q, k, v, params) as (q, k, wide_v, params):
+        lowered = schemes.lower(scheme, params, q, k, positions, factor)
+        out = kernel(
+            lowered.q,
+            lowered.k,
+            wide_v,
+            lowered.terms,
+            mask=allowed,
+            positions=positions,
+            dropout=dropout,
+        )
+    return out.to(v.dtype)
+
+
+def relative_scores(
+    q: Float[Tensor, "Lq d"],
+    k: Float[Tensor, "Lk d"],
+    scheme: Scheme,
+    params: Mapping[str, Tensor] | None = None,
+    *,
+    query_positions: Int[Tensor, " Lq"] | None = None,
+    key_positions: Int[Tensor, " Lk"] | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "Lq Lk"]:
+    """The position part of one head's scores: all that a scheme adds to scale * <q, k>.
+
+    Written for one head and one sequence; `torch.func.vmap` lifts it over heads and batch.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        scheme: The relative position scheme.
+        params: One head's parameters: as the scheme's table, without the heads axis.
+        query_positions: Whole positions; the default is Lk - Lq .. Lk - 1.
+        key_positions: Whole positions; the default is 0 .. Lk - 1.
+        scale: The factor on <q, k>; None takes `scheme.scale(d)`.
+
+    Returns:
+        The scores, in float32 for half-precision inputs. A rotation adds the difference that it
+        makes to scale * <q, k>.
+
+    Raises:
+        ShapeError: Shapes or dtypes do not fit, params included.
+        DistanceError: A distance lies beyond a table that may not clip.
+
+    Example:
+        >>> from relpos import T5
+        >>> q = torch.randn(3, 5, 8)  # three heads
+        >>> lifted = torch.func.vmap(lambda q, table: relative_scores(q, q, T5(), {"bias_table": table}))
+        >>> lifted(q, torch.randn(3, 32)).shape
+        torch.Size([3, 5, 5])
+    """
+    q, k = q[None, None], k[None, None]
+    params = {} if params is None else {name: table[None] for name, table in params.items()}
+    sizes = check_qkv(tuple(q.shape), tuple(k.shape), tuple(k.shape), "BHLd")
+    check_dtypes(str(q.dtype), str(k.dtype), str(k.dtype), q.is_floating_point())
+    scheme.check_head_dim(sizes.d)
+    shapes = {name: tuple(tensor.shape) for name, tensor in params.items()}
+    check_params(scheme.parameters(1, sizes.d), shapes)
+    positions = Positions.of(query_positions, key_positions, sizes, causal=False)
+    factor = scheme.scale(sizes.d) if scale is None else scale
+    with working_precision(q, k, k, params) as (q, k, _, params):
+        lowered = schemes.lower(scheme, params, q, k, positions, factor)
+        scores = q.new_zeros(1, 1, sizes.Lq, sizes.Lk)
+        if lowered.q is not q:
+            scores = factor * (lowered.q @ lowered.k.mT - q @ k.mT)
+        added = position_scores(lowered.terms, positions)
+        return (scores if added is None else scores + added)[0, 0]
+
+
+@contextmanager
+def working_precision(
+    q: Tensor, k: Tensor, v: Tensor, params: Mapping[str, Tensor]
+) -> Iterator[tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]]:
+    """The operands in the precision of scores, softmax and sums, with autocast off.
+
+    That is float32 for half-precision inputs. Each operand is widened once, whatever number of
+    terms read it, so that its gradient is summed before it is rounded.
+    """
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    with torch.autocast(q.device.type, enabled=False):
+        wide = {name: tensor.to(dtype) for name, tensor in params.items()}
+        yield q.to(dtype), k.to(dtype), v.to(dtype), wide

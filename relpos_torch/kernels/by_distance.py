@@ -1,0 +1,100 @@
+"""From tables by distance to pairs (i, j) and back, for one head; leading axes broadcast.
+
+No tensor [Lq, Lk, e] is ever made: features meet the table's rows first, and the products [Lq, N]
+are then laid out over the pairs. For the default positions that is two views and no gather: column
+c of [Lq, Lq + Lk] belongs to distance c - (Lk - 1), and row i reads Lk columns from Lq - 1 - i on,
+which is a reshape with one column less.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from relpos_torch.kernels.positions import Positions
+
+__all__ = ["bias_scores", "expand", "rows", "skew", "table_scores", "table_values", "unskew"]
+
+
+def table_scores(
+    features: Float[Tensor, "*B Lq e"],
+    values: Float[Tensor, "*H N e"],
+    first: int,
+    positions: Positions,
+) -> Float[Tensor, "*B Lq Lk"]:
+    """<features[i], row of j - i> for every pair."""
+    products = features @ values.mT
+    if positions.query is None:
+        return skew(expand(products, first, 1 - positions.Lk, positions.Lq + positions.Lk))
+    index = rows(positions, first, values.shape[-2], features.ndim)
+    return products.gather(-1, index.expand(*products.shape[:-1], -1))
+
+
+def bias_scores(
+    values: Float[Tensor, "*H N"], first: int, positions: Positions, rank: int
+) -> Float[Tensor, "*B Lq Lk"]:
+    """The number of distance j - i for every pair, as a tensor of `rank` axes."""
+    Lq, Lk = positions.Lq, positions.Lk
+    if positions.query is None:
+        by_distance = expand(values, first, 1 - Lk, Lq + Lk)
+        return skew(by_distance.unsqueeze(-2).expand(*values.shape[:-1], Lq, Lq + Lk))
+    index = rows(positions, first, values.shape[-1], rank)
+    numbers = values.unsqueeze(-2).expand(*index.shape[: rank - 3], *values.shape[:-1], Lq, -1)
+    return numbers.gather(-1, index.expand(*numbers.shape[:-1], -1))
+
+
+def table_values(
+    weights: Float[Tensor, "*B Lq Lk"],
+    values: Float[Tensor, "*H N e"],
+    first: int,
+    positions: Positions,
+) -> Float[Tensor, "*B Lq e"]:
+    """sum_j weights[i, j] * row of j - i."""
+    if positions.query is None:
+        count = positions.Lq + positions.Lk
+        return unskew(weights) @ expand(values.mT, first, 1 - positions.Lk, count).mT
+    N = values.shape[-2]
+    index = rows(positions, first, N, weights.ndim).expand(weights.shape)
+    by_row = weights.new_zeros(*weights.shape[:-1], N).scatter_add(-1, index, weights)
+    return by_row @ values
+
+
+def expand(
+    by_row: Float[Tensor, "*B N"], first: int, lowest: int, count: int
+) -> Float[Tensor, "*B count"]:
+    """The last axis over the distances `lowest` .. `lowest + count - 1`: end rows are repeated."""
+    N = by_row.shape[-1]
+    start = lowest - first
+    below = min(max(-start, 0), count)
+    above = min(max(start + count - N, 0), count)
+    parts = [
+        by_row[..., :1].expand(*by_row.shape[:-1], below),
+        by_row[..., max(start, 0) : max(start, 0) + count - below - above],
+        by_row[..., -1:].expand(*by_row.shape[:-1], above),
+    ]
+    return torch.cat(parts, -1)
+
+
+def skew(by_distance: Float[Tensor, "*B Lq W"]) -> Float[Tensor, "*B Lq Lk"]:
+    """From [Lq, Lq + Lk] by distance to pairs [Lq, Lk]."""
+    *batch, Lq, W = by_distance.shape
+    flat = by_distance.reshape(*batch, Lq * W)[..., Lq - 1 : Lq * W - 1]
+    return flat.reshape(*batch, Lq, W - 1)[..., : W - Lq]
+
+
+def unskew(pairs: Float[Tensor, "*B Lq Lk"]) -> Float[Tensor, "*B Lq W"]:
+    """From pairs [Lq, Lk] to [Lq, Lq + Lk] by distance: the transpose of `skew`."""
+    *batch, Lq, Lk = pairs.shape
+    flat = torch.nn.functional.pad(pairs, (0, Lq - 1)).reshape(*batch, Lq * (Lq + Lk - 1))
+    return torch.nn.functional.pad(flat, (Lq - 1, 1)).reshape(*batch, Lq, Lq + Lk)
+
+
+def rows(positions: Positions, first: int, N: int, rank: int) -> Int[Tensor, "*B Lq Lk"]:
+    """The table row of every pair at explicit positions, as a tensor of `rank` axes."""
+    assert positions.query is not None and positions.key is not None
+    distance = positions.key.unsqueeze(-2) - positions.query.unsqueeze(-1)
+    index = (distance.long() - first).clamp(0, N - 1)
+    # [B, Lq, Lk] belongs to every head: the axes between batch and queries are broadcast.
+    batch, pairs = index.shape[:-2], index.shape[-2:]
+    return index.reshape(*batch, *(1,) * (rank - index.ndim), *pairs)

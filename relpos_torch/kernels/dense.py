@@ -1,0 +1,63 @@
+"""The kernel that writes the scores down: serves every term, and is the one to read."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from relpos_torch.kernels.by_distance import bias_scores, table_scores, table_values
+from relpos_torch.kernels.masks import masked_softmax
+from relpos_torch.kernels.positions import Positions
+from relpos_torch.kernels.terms import Terms
+
+__all__ = ["dense", "position_scores"]
+
+
+def position_scores(terms: Terms, positions: Positions) -> Float[Tensor, "*B Lq Lk"] | None:
+    """All terms of the scores but the content; None if there are none."""
+    parts = []
+    if terms.query_table is not None and terms.query_features is not None:
+        table = terms.query_table
+        products = table_scores(terms.query_features, table.values, table.first, positions)
+        parts.append(terms.query_scale * products)
+    if terms.bias is not None:
+        parts.append(bias_scores(terms.bias.values, terms.bias.first, positions, rank=4))
+    return sum(parts[1:], parts[0]) if parts else None
+
+
+def dense(
+    q: Float[Tensor, "B H Lq d"],
+    k: Float[Tensor, "B G Lk d"],
+    v: Float[Tensor, "B G Lk d"],
+    terms: Terms,
+    *,
+    mask: Bool[Tensor, "..."] | None,
+    positions: Positions,
+    dropout: float,
+) -> Float[Tensor, "B H Lq d"]:
+    """Attention with all scores [B, H, Lq, Lk] in memory.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        v: Values.
+        terms: The scheme's terms.
+        mask: Who may attend to whom, broadcastable to [B, H, Lq, Lk].
+        positions: Where queries and keys stand.
+        dropout: Probability of dropping a weight, by torch's global generator.
+
+    Returns:
+        The output.
+    """
+    per_group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(per_group, 1), v.repeat_interleave(per_group, 1)
+    scores = terms.scale * (q @ k.mT)
+    added = position_scores(terms, positions)
+    weights = masked_softmax(scores if added is None else scores + added, mask)
+    weights = torch.nn.functional.dropout(weights, dropout)
+    out = weights @ v
+    if terms.value_table is not None:
+        table = terms.value_table
+        out = out + table_values(weights, table.values, table.first, positions)
+    return out

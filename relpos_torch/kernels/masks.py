@@ -1,0 +1,44 @@
+"""Who may attend to whom, and the softmax over those."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from relpos.checks import Sizes, check_mask
+from relpos_torch.kernels.positions import Positions
+
+__all__ = ["attention_mask", "masked_softmax"]
+
+
+def attention_mask(
+    mask: Tensor | None, positions: Positions, sizes: Sizes, device: torch.device
+) -> Bool[Tensor, "..."] | None:
+    """The caller's mask and causality in one, broadcastable to [B, H, Lq, Lk]; None allows all.
+
+    Causal means: no key at a later position than the query's. With the default positions that
+    aligns the queries to the END of the keys.
+    """
+    if mask is not None:
+        check_mask(tuple(mask.shape), mask.dtype == torch.bool, sizes)
+    if not positions.causal:
+        return mask
+    query, key = positions.tensors(device)
+    allowed = key.unsqueeze(-2) <= query.unsqueeze(-1)
+    if allowed.ndim == 3:
+        allowed = allowed.unsqueeze(1)
+    return allowed if mask is None else mask & allowed
+
+
+def masked_softmax(
+    scores: Float[Tensor, "*B Lq Lk"], mask: Bool[Tensor, "..."] | None
+) -> Float[Tensor, "*B Lq Lk"]:
+    """Softmax over the allowed keys; a row that may attend to nothing is 0, and so its gradient."""
+    if mask is None:
+        return scores.softmax(-1)
+    scores = scores.masked_fill(~mask, -torch.inf)
+    largest = scores.detach().amax(-1, keepdim=True)
+    exponentials = (scores - largest.masked_fill(largest == -torch.inf, 0.0)).exp()
+    total = exponentials.sum(-1, keepdim=True)
+    return exponentials / total.masked_fill(total == 0.0, 1.0)

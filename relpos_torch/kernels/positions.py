@@ -1,0 +1,85 @@
+"""Where the queries and the keys of one call stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from relpos.checks import Sizes, check_positions
+
+__all__ = ["Positions", "distance_range"]
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Positions of queries and keys.
+
+    Attributes:
+        query: [Lq] or [B, Lq]; None together with `key` is the default: keys at 0 .. Lk-1 and the
+            queries at the last Lq of these places.
+        key: [Lk] or [B, Lk].
+        Lq: Number of queries.
+        Lk: Number of keys.
+        causal: Keys at later positions than the query's are never read.
+    """
+
+    query: Int[Tensor, "*B Lq"] | None
+    key: Int[Tensor, "*B Lk"] | None
+    Lq: int
+    Lk: int
+    causal: bool
+
+    @classmethod
+    def of(
+        cls,
+        query: Int[Tensor, "*B Lq"] | None,
+        key: Int[Tensor, "*B Lk"] | None,
+        sizes: Sizes,
+        causal: bool,
+    ) -> Positions:
+        """Checked positions; where only one side is given the other is the default's."""
+        B, Lq, Lk = sizes.B, sizes.Lq, sizes.Lk
+        for name, given, L in (("query_positions", query, Lq), ("key_positions", key, Lk)):
+            if given is not None:
+                check_positions(name, tuple(given.shape), _is_integer(given), B, L)
+        if query is not None and key is None:
+            key = torch.arange(Lk, device=query.device)
+        elif key is not None and query is None:
+            query = torch.arange(Lk - Lq, Lk, device=key.device)
+        return cls(query, key, Lq, Lk, causal)
+
+    def tensors(
+        self, device: torch.device
+    ) -> tuple[Int[Tensor, "*B Lq"], Int[Tensor, "*B Lk"]]:
+        """The positions as tensors, the default's written out."""
+        if self.query is None or self.key is None:
+            places = torch.arange(min(0, self.Lk - self.Lq), self.Lk, device=device)
+            return places[len(places) - self.Lq :], places[len(places) - self.Lk :]
+        return self.query.to(device), self.key.to(device)
+
+
+def distance_range(positions: Positions) -> tuple[int, int] | None:
+    """The lowest and highest distance j - i that a call reads, or None where values cannot be seen.
+
+    Values cannot be seen while a compiler traces the call and under `torch.func.vmap`.
+    """
+    if positions.query is None or positions.key is None:
+        lowest, highest = 1 - positions.Lk, positions.Lq - 1
+    elif torch.compiler.is_compiling():
+        return None
+    else:
+        query, key = positions.query, positions.key.to(positions.query.device)
+        low = (key.amin(-1) - query.amax(-1)).amin()
+        high = (key.amax(-1) - query.amin(-1)).amax()
+        try:
+            lowest, highest = int(low), int(high)
+        except RuntimeError:  # torch.func.vmap and the meta device refuse .item()
+            return None
+    return lowest, min(highest, 0) if positions.causal else highest
+
+
+def _is_integer(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)

@@ -1,0 +1,45 @@
+"""How each scheme becomes terms, in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from relpos.schemes import T5, NoPosition, RoPE, Scheme, Shaw, Windowed
+from relpos_torch.kernels.positions import Positions
+from relpos_torch.kernels.terms import Lowered
+from relpos_torch.schemes import no_position, rope, shaw, t5, windowed
+
+__all__ = ["lower"]
+
+_LOWERINGS: dict[type[Scheme], Any] = {
+    NoPosition: no_position.lower,
+    Shaw: shaw.lower,
+    Windowed: windowed.lower,
+    T5: t5.lower,
+    RoPE: rope.lower,
+}
+
+
+def lower(
+    scheme: Scheme,
+    params: Mapping[str, Tensor],
+    q: Tensor,
+    k: Tensor,
+    positions: Positions,
+    scale: float,
+) -> Lowered:
+    """Apply a scheme to one call.
+
+    Args:
+        scheme: The scheme.
+        params: Its parameters.
+        q: Queries [B, H, Lq, d].
+        k: Keys [B, G, Lk, d].
+        positions: Where they stand.
+        scale: The factor on <q, k>.
+    """
+    lowered: Lowered = _LOWERINGS[type(scheme)](scheme, params, q, k, positions, scale)
+    return lowered
