@@ -70,6 +70,13 @@ def test_the_wheel_holds_the_three_packages_and_nothing_else(built: Path) -> Non
     assert f"{info}/licenses/LICENSE" in names
 
 
+def test_the_wheel_describes_itself_with_the_readme(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"relpos-{relpos.__version__}.dist-info/METADATA").decode("utf-8")
+    assert metadata.endswith((ROOT / "README.md").read_text("utf-8"))
+
+
 def test_the_sdist_holds_the_tests_too(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
