@@ -1,0 +1,102 @@
+"""Settings out of JSON and out of a command line: places where any value of any type may stand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from relpos.errors import SettingError
+from relpos.schemes import SCHEMES, Scheme
+from relpos.settings import AttentionSettings
+
+__all__ = ["make_scheme", "read_stored_settings"]
+
+# The settings' own checks are written for people who call them from Python. Given any JSON at all
+# they compare, add and look up what cannot be; whatever that raises, the value is what is wrong.
+_IMPOSSIBLE = (TypeError, KeyError, AttributeError, ValueError, ArithmeticError)
+
+
+def read_stored_settings(stored: Any) -> AttentionSettings:
+    """The settings whose `to_dict` gave `stored`, types included.
+
+    Raises:
+        SettingError: It is anything else.
+    """
+    try:
+        settings = AttentionSettings.from_dict(stored)
+    except SettingError:
+        raise
+    except _IMPOSSIBLE as error:
+        raise _unfit("stored settings", stored, error) from error
+    _check_types(settings)
+    _check_types(settings.scheme)
+    return settings
+
+
+def make_scheme(name: str, values: Mapping[str, Any]) -> Scheme:
+    """A scheme from its name and settings by name; those that have a default may be left out.
+
+    Raises:
+        SettingError: There is no such scheme, or it does not take these settings.
+
+    Example:
+        >>> make_scheme("T5", {"num_buckets": 8})
+        T5(num_buckets=8, max_distance=128, bidirectional=True)
+    """
+    if name not in SCHEMES:
+        raise SettingError(
+            "a scheme must be known by name", got=name, expected=f"one of {[*SCHEMES]}"
+        )
+    kind = SCHEMES[name]
+    fields = dataclasses.fields(kind)
+    needed = {field.name for field in fields if field.default is dataclasses.MISSING}
+    if not needed <= values.keys() <= {field.name for field in fields}:
+        raise SettingError(
+            f"{name} takes its own settings, and those without a default must be given",
+            got=", ".join(values) or "none",
+            expected=", ".join(
+                field.name + (" (needed)" if field.name in needed else "") for field in fields
+            )
+            or "none",
+        )
+    try:
+        scheme = kind(**values)
+    except SettingError:
+        raise
+    except _IMPOSSIBLE as error:
+        raise _unfit(f"the settings of {name}", dict(values), error) from error
+    _check_types(scheme)
+    return scheme
+
+
+def _unfit(what: str, got: object, error: Exception) -> SettingError:
+    return SettingError(
+        f"{what} have the types that they are declared with",
+        got=f"{got!r} ({type(error).__name__}: {error})",
+        expected="values of those types",
+    )
+
+
+def _check_types(settings: AttentionSettings | Scheme) -> None:
+    # Ranges are checked by the settings themselves; but "false" passes for a switch, as true.
+    hints = get_type_hints(type(settings))
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if not _is_a(value, hints[field.name]):
+            hint = hints[field.name]
+            raise SettingError(
+                f"{field.name} has its declared type",
+                got=repr(value),
+                expected=hint.__name__ if isinstance(hint, type) else str(hint),
+            )
+
+
+def _is_a(value: object, hint: Any) -> bool:
+    if get_origin(hint) in (Union, UnionType):
+        return any(_is_a(value, option) for option in get_args(hint))
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    kind = (int, float) if hint is float else hint
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
