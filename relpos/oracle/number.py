@@ -6,16 +6,18 @@ it the variance of the error that a computation in the working precision is allo
 * every operation of length K adds (4 u)**2 * K * sum(a**2 b**2), with u the unit roundoff, to
 * what its operands' errors become through it, to first order and as independent errors.
 
-A value stored in half precision adds (2 u_half |x|)**2. Reverse accumulation over the same record of
-operations gives the gradients, and the same arithmetic gives the gradients' allowed errors. With
+A value stored in half precision adds (2 u_half |x|)**2. Reverse accumulation over the same record
+of operations gives the gradients, and the same arithmetic the gradients' allowed errors. With
 one formula per scheme, written forwards, there is a value, a gradient and a budget for both.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,7 +263,9 @@ class Leaf:
     def __getitem__(self, index: tuple[int, ...]) -> Number:
         """The number at `index`, always the same object; no index wraps or clamps."""
         outer = self._array.shape[: self._array.ndim - self._rank]
-        if len(index) != len(outer) or not all(0 <= i < n for i, n in zip(index, outer, strict=True)):
+        if len(index) != len(outer) or not all(
+            0 <= i < n for i, n in zip(index, outer, strict=True)
+        ):
             raise IndexError(f"index {index} outside {outer}")
         if index not in self._numbers:
             self._numbers[index] = self._tape.constant(self._array[index])
@@ -295,14 +299,24 @@ def softmax(tape: Tape, scores: Sequence[Number]) -> list[Number]:
     return [exponential * normaliser for exponential in exponentials]
 
 
-def cosine(tape: Tape, angles: Sequence[float]) -> Number:
+def cosine(tape: Tape, angles: Sequence[Fraction]) -> Number:
     """Cosines of exact angles, rounded to the working precision."""
-    return _unit_circle(tape, [math.cos(angle) for angle in angles])
+    return _unit_circle(tape, [_cos_sin(angle)[0] for angle in angles])
 
 
-def sine(tape: Tape, angles: Sequence[float]) -> Number:
+def sine(tape: Tape, angles: Sequence[Fraction]) -> Number:
     """Sines of exact angles, rounded to the working precision."""
-    return _unit_circle(tape, [math.sin(angle) for angle in angles])
+    return _unit_circle(tape, [_cos_sin(angle)[1] for angle in angles])
+
+
+@functools.cache
+def _cos_sin(angle: Fraction) -> tuple[float, float]:
+    # Rounded to float64, an angle of 131071 radians is wrong by 7e-12, ten thousand times what a
+    # float64 computation is allowed: the part that is lost comes back to first order.
+    nearest = float(angle)
+    lost = float(angle - Fraction(nearest))
+    cos, sin = math.cos(nearest), math.sin(nearest)
+    return cos - lost * sin, sin + lost * cos
 
 
 def _unit_circle(tape: Tape, values: Sequence[float]) -> Number:

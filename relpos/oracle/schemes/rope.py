@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
 from relpos.oracle.number import Number, cosine, sine
@@ -18,12 +20,13 @@ class RoPEOracle(SchemeOracle[RoPE]):
         d = len(x.value)
         r = self.scheme.rotated(d)
         # For every channel: its partner, its angle, and the sign of the partner's share.
-        partner, angle, sign = list(range(d)), [0.0] * d, [0.0] * d
+        partner, angle, sign = list(range(d)), [Fraction(0)] * d, [0.0] * d
         for m in range(r // 2):
             first, second = (m, m + r // 2) if self.scheme.layout == "half" else (2 * m, 2 * m + 1)
             partner[first], partner[second] = second, first
             sign[first], sign[second] = -1.0, 1.0
-            angle[first] = angle[second] = position * self.scheme.base ** (-2 * m / r)
+            frequency = self.scheme.base ** (-2 * m / r)
+            angle[first] = angle[second] = position * Fraction(frequency)
         turned = x.take(np.array(partner)) * self.tape.constant(np.array(sign))
         return x * cosine(self.tape, angle) + turned * sine(self.tape, angle)
 
