@@ -1,0 +1,304 @@
+"""JAX and Flax as a side: eager, `jit`, `vmap` and `jit` of `vmap`; layers of nnx and of linen."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import flax
+import jax
+import numpy as np
+from flax import nnx
+from jax import Array
+from numpy.typing import NDArray
+
+import relpos_jax
+import relpos_jax.linen
+import relpos_jax.nnx
+from relpos.checks import Sizes
+from relpos.errors import RelposError
+from relpos.parity.cases import Case, LayerInputs, numpy_dtype
+from relpos.parity.sides.base import Answer, gradient_of
+from relpos_jax.kernels import masks
+from relpos_jax.kernels.positions import Positions
+
+__all__ = ["JaxSide"]
+
+
+class JaxSide:
+    """JAX on one device.
+
+    Args:
+        device: A platform of jax such as `cpu`, `cuda` or `tpu`, with `:N` for its device number N.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        platform, _, number = device.partition(":")
+        try:
+            self.device = jax.devices(platform)[int(number or 0)]
+        except (RuntimeError, IndexError) as error:
+            raise RelposError(
+                "jax runs on a device that it has",
+                got=device,
+                expected=", ".join(sorted({d.platform for d in jax.devices()} | {"cpu"})),
+            ) from error
+
+    def attention(self, case: Case, dtype: str, mode: str) -> Answer:
+        """See `Side`."""
+        inputs = case.inputs(dtype)
+        names = list(inputs.params)
+
+        def call(
+            q: Array,
+            k: Array,
+            v: Array,
+            params: dict[str, Array],
+            mask: Array | None,
+            query_positions: Array | None,
+            key_positions: Array | None,
+        ) -> Array:
+            return relpos_jax.attention(
+                q,
+                k,
+                v,
+                case.scheme,
+                params,
+                mask=mask,
+                causal=case.causal,
+                query_positions=query_positions,
+                key_positions=key_positions,
+                scale=case.scale,
+            )
+
+        function: Callable[..., Array] = call
+        if mode in ("vmap", "jit-vmap"):
+            # Only what has a batch axis of its own is mapped; a mask without one is shared.
+            mask_axis = 0 if inputs.mask is not None and inputs.mask.ndim == 4 else None
+            position_axes = [
+                0 if positions is not None and positions.ndim == 2 else None
+                for positions in (inputs.query_positions, inputs.key_positions)
+            ]
+
+            def one_row(q: Array, k: Array, v: Array, *others: Any) -> Array:
+                return call(q[None], k[None], v[None], *others)[0]
+
+            function = jax.vmap(one_row, in_axes=(0, 0, 0, None, mask_axis, *position_axes))
+        with self._settled(dtype):
+            to_blhd = [self._array(a.swapaxes(1, 2)) for a in (inputs.q, inputs.k, inputs.v)]
+            params = {name: self._array(array) for name, array in inputs.params.items()}
+            extras = [
+                None if array is None else self._array(array)
+                for array in (inputs.mask, inputs.query_positions, inputs.key_positions)
+            ]
+            cotangent = self._array(inputs.cotangent.swapaxes(1, 2))
+            output, gradients = _with_gradients(
+                function, mode, (*to_blhd, params), tuple(extras), cotangent
+            )
+            *by_input, by_param = gradients
+            answer = {"output": _numpy(output).swapaxes(1, 2)}
+            for name, gradient in zip("qkv", by_input, strict=True):
+                answer[gradient_of(name)] = _numpy(gradient).swapaxes(1, 2)
+            return answer | {gradient_of(name): _numpy(by_param[name]) for name in names}
+
+    def relative_scores(self, case: Case, dtype: str, mode: str) -> Answer:
+        """See `Side`."""
+        inputs = case.head_inputs(dtype)
+
+        def one_head(
+            q: Array,
+            k: Array,
+            params: dict[str, Array],
+            query_positions: Array | None,
+            key_positions: Array | None,
+        ) -> Array:
+            return relpos_jax.relative_scores(
+                q,
+                k,
+                case.scheme,
+                params,
+                query_positions=query_positions,
+                key_positions=key_positions,
+                scale=case.scale,
+            )
+
+        def every_head(q: Array, k: Array, params: dict[str, Array], *positions: Any) -> Array:
+            if "vmap" in mode:
+                lifted = jax.vmap(one_head, in_axes=(0, 0, 0, None, None))
+                return lifted(q, k, params, *positions)
+            heads = [
+                one_head(q[h], k[h], {name: table[h] for name, table in params.items()}, *positions)
+                for h in range(case.H)
+            ]
+            return jax.numpy.stack(heads)
+
+        with self._settled(dtype):
+            params = {name: self._array(array) for name, array in inputs.params.items()}
+            positions = tuple(
+                None if array is None else self._array(array)
+                for array in (inputs.query_positions, inputs.key_positions)
+            )
+            cotangent = self._array(inputs.cotangent)
+            output, (dq, dk, by_param) = _with_gradients(
+                every_head,
+                mode,
+                (self._array(inputs.q), self._array(inputs.k), params),
+                positions,
+                cotangent,
+            )
+            answer = {"output": _numpy(output)}
+            for name, gradient in {"q": dq, "k": dk, **by_param}.items():
+                answer[gradient_of(name)] = _numpy(gradient)
+            return answer
+
+    def layer(self, case: Case, dtype: str, kind: str) -> Answer:
+        """See `Side`."""
+        inputs = case.layer_inputs(dtype)
+        with self._settled(dtype):
+            apply, weights = self._layer(inputs, dtype, kind)
+            sources = {"x": self._array(inputs.x)}
+            if inputs.key_value is not None:
+                sources["key_value"] = self._array(inputs.key_value)
+            extras = tuple(
+                None if array is None else self._array(array)
+                for array in (inputs.mask, inputs.query_positions, inputs.key_positions)
+            )
+
+            def call(weights: Any, sources: dict[str, Array], *extras: Array | None) -> Array:
+                mask, positions, key_positions = extras
+                output: Array = apply(
+                    weights,
+                    sources["x"],
+                    sources.get("key_value"),
+                    mask=mask,
+                    positions=positions,
+                    key_positions=key_positions,
+                )
+                return output
+
+            output, (by_weight, by_source) = _with_gradients(
+                call, "jit", (weights, sources), extras, self._array(inputs.cotangent)
+            )
+            answer = {"output": _numpy(output)}
+            for name, gradient in by_source.items():
+                answer[gradient_of(name)] = _numpy(gradient)
+            for name, gradient in _flat(by_weight).items():
+                answer[gradient_of(name)] = _numpy(gradient)
+            return answer
+
+    def decode(self, case: Case, dtype: str, kind: str, chunks: tuple[int, ...]) -> Answer:
+        """See `Side`."""
+        inputs = case.layer_inputs(dtype)
+        with self._settled(dtype):
+            apply, weights = self._layer(inputs, dtype, kind)
+            cache = self._module(inputs, dtype, kind).init_cache(case.B, case.Lq)
+            step = jax.jit(lambda weights, x, cache: apply(weights, x, cache=cache))
+            outputs, start = [], 0
+            for length in chunks:
+                chunk = self._array(inputs.x[:, start : start + length])
+                output, cache = step(weights, chunk, cache)
+                outputs.append(_numpy(output))
+                start += length
+            return {"output": np.concatenate(outputs, 1)}
+
+    def allowed(self, case: Case) -> NDArray[Any]:
+        """See `Side`."""
+        inputs = case.inputs("float32")
+        sizes = Sizes(case.B, case.H, case.G, case.Lq, case.Lk, case.d)
+        with self._settled("float32"):
+            mask, at, others = (
+                None if array is None else self._array(array)
+                for array in (inputs.mask, inputs.query_positions, inputs.key_positions)
+            )
+            positions = Positions.of(at, others, sizes, case.causal)
+            allowed = masks.attention_mask(mask, positions, sizes)
+        shape = (case.B, case.H, case.Lq, case.Lk)
+        if allowed is None:
+            return np.ones(shape, bool)
+        return np.broadcast_to(np.asarray(allowed), shape)
+
+    def environment(self) -> dict[str, Any]:
+        """See `Side`."""
+        with self._settled("float64"):
+            return {
+                "version": jax.__version__,
+                "flax": flax.__version__,
+                "device": f"{self.device.platform}:{self.device.id}",
+                "device_name": self.device.device_kind,
+                "default_matmul_precision": str(jax.config.jax_default_matmul_precision),
+                "x64": "for float64 alone",
+            }
+
+    @contextlib.contextmanager
+    def _settled(self, dtype: str) -> Iterator[None]:
+        """The device, full matrix products, and 64 bits only where the dtype has them."""
+        with (
+            jax.default_device(self.device),
+            jax.default_matmul_precision("highest"),
+            jax.enable_x64(dtype == "float64"),
+        ):
+            yield
+
+    def _array(self, array: NDArray[Any]) -> Array:
+        return jax.device_put(np.ascontiguousarray(array), self.device)
+
+    def _module(self, inputs: LayerInputs, dtype: str, kind: str) -> Any:
+        settings = inputs.settings
+        fields = {
+            name: getattr(settings, name) for name in inspect.signature(type(settings)).parameters
+        }
+        module = {"nnx": relpos_jax.nnx, "linen": relpos_jax.linen}[kind].RelativeAttention
+        dtypes = {"dtype": numpy_dtype(dtype), "param_dtype": numpy_dtype(dtype)}
+        if kind == "nnx":
+            return module(**fields, **dtypes, rngs=nnx.Rngs(0))
+        return module(**fields, **dtypes)
+
+    def _layer(self, inputs: LayerInputs, dtype: str, kind: str) -> tuple[Callable[..., Any], Any]:
+        """A function of (weights, inputs), and the weights as a tree of arrays."""
+        from relpos import weights
+
+        neutral = weights.Weights({"": inputs.settings}, inputs.tensors)
+        module = self._module(inputs, dtype, kind)
+        if kind == "linen":
+            return lambda tree, *args, **kw: module.apply({"params": tree}, *args, **kw), (
+                weights.to_flax(neutral)
+            )
+        weights.load_into(module, neutral)
+        graph, parameters, rest = nnx.split(module, nnx.Param, ...)
+
+        def apply(tree: Any, *args: Any, **kw: Any) -> Any:
+            return nnx.merge(graph, tree, rest)(*args, **kw)
+
+        return apply, parameters
+
+
+def _with_gradients(
+    function: Callable[..., Array],
+    mode: str,
+    inputs: tuple[Any, ...],
+    extras: tuple[Any, ...],
+    cotangent: Array,
+) -> tuple[Array, tuple[Any, ...]]:
+    """function(*inputs, *extras) and the gradients of <cotangent, output> by every input."""
+
+    def run(
+        inputs: tuple[Any, ...], extras: tuple[Any, ...], cotangent: Array
+    ) -> tuple[Array, tuple[Any, ...]]:
+        output, pull = jax.vjp(lambda *inputs: function(*inputs, *extras), *inputs)
+        return output, pull(cotangent.astype(output.dtype))
+
+    result: tuple[Array, tuple[Any, ...]]
+    result = (jax.jit(run) if "jit" in mode else run)(inputs, extras, cotangent)
+    return result
+
+
+def _numpy(array: Array) -> NDArray[Any]:
+    return np.asarray(array)
+
+
+def _flat(tree: Any) -> dict[str, Array]:
+    """Leaves of nested dicts or of an nnx state by their dotted path."""
+    if isinstance(tree, nnx.State):
+        tree = nnx.to_pure_dict(tree)
+    return {".".join(path): leaf for path, leaf in flax.traverse_util.flatten_dict(tree).items()}

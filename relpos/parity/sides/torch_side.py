@@ -1,0 +1,253 @@
+"""PyTorch as a side: eager, `torch.compile` and `torch.func.vmap`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import relpos_torch
+from relpos.checks import Sizes
+from relpos.errors import RelposError
+from relpos.parity.cases import Case, numpy_dtype
+from relpos.parity.sides.base import Answer, Unable, gradient_of
+from relpos_torch.kernels import masks
+from relpos_torch.kernels.positions import Positions
+
+__all__ = ["TorchSide", "to_numpy", "to_tensor"]
+
+
+class TorchSide:
+    """PyTorch on one device.
+
+    Args:
+        device: `cpu`, `cuda` or `cuda:N`.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        kind = device.partition(":")[0]
+        if kind not in ("cpu", "cuda") or (kind == "cuda" and not torch.cuda.is_available()):
+            raise RelposError(
+                "torch runs on a device that it has",
+                got=device,
+                expected="cpu" + (", cuda" if torch.cuda.is_available() else ""),
+            )
+        self.device = torch.device(device)
+
+    def attention(self, case: Case, dtype: str, mode: str) -> Answer:
+        """See `Side`."""
+        inputs = case.inputs(dtype)
+        names = list(inputs.params)
+        leaves = [self._leaf(a) for a in (inputs.q, inputs.k, inputs.v, *inputs.params.values())]
+        extras = [
+            None if array is None else to_tensor(array, self.device)
+            for array in (inputs.mask, inputs.query_positions, inputs.key_positions)
+        ]
+
+        def call(*tensors: Tensor | None) -> Tensor:
+            q, k, v, mask, query_positions, key_positions, *tables = tensors
+            assert q is not None and k is not None and v is not None
+            return relpos_torch.attention(
+                q,
+                k,
+                v,
+                case.scheme,
+                _named(names, tables),
+                mask=mask,
+                causal=case.causal,
+                query_positions=query_positions,
+                key_positions=key_positions,
+                scale=case.scale,
+            )
+
+        arguments = [*leaves[:3], *extras, *leaves[3:]]
+        if mode == "vmap":
+            mask, *positions = extras
+            # Only what has a batch axis of its own is mapped; a mask without one is shared.
+            axes = [0, 0, 0, 0 if mask is not None and mask.ndim == 4 else None]
+            axes += [0 if at is not None and at.ndim == 2 else None for at in positions]
+
+            def one_row(*tensors: Tensor | None) -> Tensor:
+                q, k, v, *others = tensors
+                assert q is not None and k is not None and v is not None
+                return call(q[None], k[None], v[None], *others)[0]
+
+            function = torch.func.vmap(one_row, in_dims=(*axes, *[None] * len(names)))
+        else:
+            function = self._in_mode(call, mode)
+        with _exact_products():
+            output = function(*arguments)
+            return self._answer(output, ["q", "k", "v", *names], leaves, inputs.cotangent)
+
+    def relative_scores(self, case: Case, dtype: str, mode: str) -> Answer:
+        """See `Side`."""
+        inputs = case.head_inputs(dtype)
+        names = list(inputs.params)
+        leaves = [self._leaf(array) for array in (inputs.q, inputs.k, *inputs.params.values())]
+        positions = {
+            name: None if array is None else to_tensor(array, self.device)
+            for name, array in (
+                ("query_positions", inputs.query_positions),
+                ("key_positions", inputs.key_positions),
+            )
+        }
+
+        def one_head(q: Tensor, k: Tensor, *tables: Tensor) -> Tensor:
+            return relpos_torch.relative_scores(
+                q, k, case.scheme, _named(names, tables), scale=case.scale, **positions
+            )
+
+        with _exact_products():
+            if mode == "vmap":
+                output = torch.func.vmap(one_head)(*leaves)
+            else:
+                function = self._in_mode(one_head, mode)
+                output = torch.stack(
+                    [function(*(leaf[h] for leaf in leaves)) for h in range(case.H)]
+                )
+            return self._answer(output, ["q", "k", *names], leaves, inputs.cotangent)
+
+    def layer(self, case: Case, dtype: str, kind: str) -> Answer:
+        """See `Side`."""
+        inputs = case.layer_inputs(dtype)
+        layer = self._layer(case, dtype)
+        x = self._leaf(inputs.x)
+        sources = {"x": x}
+        if inputs.key_value is not None:
+            sources["key_value"] = self._leaf(inputs.key_value)
+        extras = {
+            name: None if array is None else to_tensor(array, self.device)
+            for name, array in (
+                ("mask", inputs.mask),
+                ("positions", inputs.query_positions),
+                ("key_positions", inputs.key_positions),
+            )
+        }
+        with _exact_products():
+            output = layer(x, sources.get("key_value"), **extras)
+            weights = dict(layer.named_parameters())
+            leaves = [*sources.values(), *weights.values()]
+            answer = self._answer(output, [*sources, *weights], leaves, inputs.cotangent)
+        for parameter in inputs.settings.parameters():
+            # To the neutral names and shapes: a linear layer of torch holds the transpose.
+            name = parameter.name.replace(".kernel", ".weight")
+            gradient = answer.pop(gradient_of(name))
+            neutral = gradient.T if name.endswith(".weight") else gradient
+            answer[gradient_of(parameter.name)] = neutral.reshape(parameter.shape)
+        return answer
+
+    def decode(self, case: Case, dtype: str, kind: str, chunks: tuple[int, ...]) -> Answer:
+        """See `Side`."""
+        layer = self._layer(case, dtype)
+        x = to_tensor(case.layer_inputs(dtype).x, self.device)
+        cache = layer.init_cache(case.B, case.Lq)
+        outputs = []
+        with _exact_products(), torch.no_grad():
+            for chunk in x.split(list(chunks), dim=1):
+                output, cache = layer(chunk, cache=cache)
+                outputs.append(output)
+        return {"output": to_numpy(torch.cat(outputs, 1))}
+
+    def allowed(self, case: Case) -> NDArray[Any]:
+        """See `Side`."""
+        inputs = case.inputs("float32")
+        sizes = Sizes(case.B, case.H, case.G, case.Lq, case.Lk, case.d)
+        mask, at, others = (
+            None if array is None else to_tensor(array, self.device)
+            for array in (inputs.mask, inputs.query_positions, inputs.key_positions)
+        )
+        positions = Positions.of(at, others, sizes, case.causal)
+        allowed = masks.attention_mask(mask, positions, sizes, self.device)
+        shape = (case.B, case.H, case.Lq, case.Lk)
+        if allowed is None:
+            return np.ones(shape, bool)
+        return np.broadcast_to(to_numpy(allowed), shape)
+
+    def environment(self) -> dict[str, Any]:
+        """See `Side`."""
+        with _exact_products():
+            found: dict[str, Any] = {
+                "version": torch.__version__,
+                "device": str(self.device),
+                "threads": torch.get_num_threads(),
+                "float32_matmul_precision": torch.get_float32_matmul_precision(),
+                "cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32,
+            }
+        if self.device.type == "cuda":
+            found["device_name"] = torch.cuda.get_device_name(self.device)
+        return found
+
+    def _leaf(self, array: NDArray[Any]) -> Tensor:
+        return to_tensor(array, self.device).requires_grad_()
+
+    def _layer(self, case: Case, dtype: str) -> relpos_torch.RelativeAttention:
+        from relpos import weights
+
+        inputs = case.layer_inputs(dtype)
+        layer = relpos_torch.RelativeAttention.from_settings(
+            inputs.settings, device=self.device, dtype=getattr(torch, dtype)
+        )
+        weights.load_into(layer, weights.Weights({"": inputs.settings}, inputs.tensors))
+        return layer
+
+    def _in_mode(self, function: Callable[..., Tensor], mode: str) -> Callable[..., Tensor]:
+        if mode == "eager":
+            return function
+        compiler = os.environ.get("CXX", "")
+        if not any(shutil.which(name) for name in (compiler, "g++", "clang++", "cl") if name):
+            raise Unable("torch.compile needs a C++ compiler, and none was found")
+        # Traces of other cases would count against the limit of traces per function.
+        torch.compiler.reset()
+        return torch.compile(function, fullgraph=True)
+
+    def _answer(
+        self, output: Tensor, names: list[str], leaves: list[Tensor], cotangent: NDArray[Any]
+    ) -> Answer:
+        seed = to_tensor(cotangent, self.device).to(output.dtype)
+        gradients: tuple[Tensor | None, ...] = (None,) * len(leaves)
+        if output.requires_grad:
+            gradients = torch.autograd.grad(output, leaves, seed, allow_unused=True)
+        answer = {"output": to_numpy(output.detach())}
+        for name, leaf, gradient in zip(names, leaves, gradients, strict=True):
+            # No path to the output means a gradient of zero, and is judged as one.
+            found = torch.zeros_like(leaf) if gradient is None else gradient
+            answer[gradient_of(name)] = to_numpy(found.detach())
+        return answer
+
+
+def to_tensor(array: NDArray[Any], device: torch.device | None = None) -> Tensor:
+    """A copy of a numpy array on a device, bfloat16 included."""
+    array = np.ascontiguousarray(array)
+    if array.dtype == numpy_dtype("bfloat16"):
+        return torch.tensor(array.view(np.int16), device=device).view(torch.bfloat16)
+    return torch.tensor(array, device=device)
+
+
+def to_numpy(tensor: Tensor) -> NDArray[Any]:
+    """A tensor as numpy, bfloat16 included."""
+    tensor = tensor.cpu().contiguous()
+    if tensor.dtype is torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
+    return tensor.numpy()
+
+
+def _named(names: list[str], tables: Any) -> Mapping[str, Tensor]:
+    return dict(zip(names, tables, strict=True))
+
+
+@contextlib.contextmanager
+def _exact_products() -> Iterator[None]:
+    """float32 products in float32: no TF32 on accelerators."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
