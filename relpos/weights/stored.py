@@ -26,6 +26,7 @@ def read_stored_settings(stored: Any) -> AttentionSettings:
     """
     try:
         settings = AttentionSettings.from_dict(stored)
+        settings.parameters()  # a size may be too large even to say how to start it
     except SettingError:
         raise
     except _IMPOSSIBLE as error:
