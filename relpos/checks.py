@@ -96,7 +96,9 @@ def check_mask(mask: Shape, is_boolean: bool, sizes: Sizes) -> None:
             expected="bool (for an additive mask m: mask = m == 0)",
         )
     padded = (1,) * (4 - len(mask)) + mask
-    if len(mask) > 4 or any(m not in (1, n) for m, n in zip(padded, full, strict=True)):
+    if len(mask) > 4 or any(
+        m != 1 and m != n for m, n in zip(padded, full, strict=True)
+    ):
         raise ShapeError(
             "a mask broadcasts to [B, H, Lq, Lk]",
             got=list(mask),
@@ -109,7 +111,9 @@ def check_positions(name: str, positions: Shape, is_integer: bool, B: int, L: in
     """Explicit positions are integers [L] or [B, L]."""
     if not is_integer:
         raise ShapeError(f"{name} are integers", got="another dtype", expected="int32 or int64")
-    if positions not in ((L,), (B, L)):
+    # Compared one by one: a compiler's symbolic sizes are not found by `in`.
+    per_row = len(positions) == 2 and positions[0] == B and positions[1] == L
+    if not per_row and not (len(positions) == 1 and positions[0] == L):
         raise ShapeError(
             f"{name} have one entry per token",
             got=list(positions),

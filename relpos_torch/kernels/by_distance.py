@@ -64,16 +64,8 @@ def expand(
     by_row: Float[Tensor, "*B N"], first: int, lowest: int, count: int
 ) -> Float[Tensor, "*B count"]:
     """The last axis over the distances `lowest` .. `lowest + count - 1`: end rows are repeated."""
-    N = by_row.shape[-1]
-    start = lowest - first
-    below = min(max(-start, 0), count)
-    above = min(max(start + count - N, 0), count)
-    parts = [
-        by_row[..., :1].expand(*by_row.shape[:-1], below),
-        by_row[..., max(start, 0) : max(start, 0) + count - below - above],
-        by_row[..., -1:].expand(*by_row.shape[:-1], above),
-    ]
-    return torch.cat(parts, -1)
+    distance = torch.arange(count, device=by_row.device) + lowest
+    return by_row.index_select(-1, (distance - first).clamp(0, by_row.shape[-1] - 1))
 
 
 def skew(by_distance: Float[Tensor, "*B Lq W"]) -> Float[Tensor, "*B Lq Lk"]:

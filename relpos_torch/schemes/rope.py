@@ -13,7 +13,7 @@ from relpos.schemes import RoPE
 from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Lowered, Terms
 
-__all__ = ["angles", "lower", "rotate"]
+__all__ = ["angles", "byte_angles", "lower", "rotate"]
 
 
 def lower(
@@ -35,9 +35,8 @@ def angles(
     scheme: RoPE, positions: Int[Tensor, "*B L"], head_dim: int, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "*B L m"], Float[Tensor, "*B L m"]]:
     """Cosines and sines of position * f_m, by adding the angles of the position's bytes."""
-    name = str(dtype).removeprefix("torch.")
-    tables = byte_tables(scheme.base, scheme.rotated(head_dim), name)
-    cos_table, sin_table = (torch.tensor(table, device=positions.device) for table in tables)
+    tables = byte_angles(scheme.base, scheme.rotated(head_dim), dtype)
+    cos_table, sin_table = (table.to(positions.device) for table in tables)
     distance_from_zero = positions.abs()
     cos, sin = torch.ones((), dtype=dtype), torch.zeros((), dtype=dtype)
     for place in range(BYTES):
@@ -45,6 +44,13 @@ def angles(
         cos_byte, sin_byte = cos_table[place][byte], sin_table[place][byte]
         cos, sin = cos * cos_byte - sin * sin_byte, sin * cos_byte + cos * sin_byte
     return cos, sin * positions.sign().unsqueeze(-1)
+
+
+@torch.compiler.assume_constant_result  # constants of the settings, worked out on the host
+def byte_angles(base: float, rotary_dim: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines [place, byte, m] of byte * 256**place * f_m."""
+    cos, sin = byte_tables(base, rotary_dim, str(dtype).removeprefix("torch."))
+    return torch.tensor(cos), torch.tensor(sin)
 
 
 def rotate(

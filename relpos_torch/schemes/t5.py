@@ -12,7 +12,7 @@ from relpos.schemes import T5
 from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Lowered, Table, Terms
 
-__all__ = ["lower"]
+__all__ = ["bucket_rows", "lower"]
 
 
 def lower(
@@ -24,8 +24,14 @@ def lower(
     scale: float,
 ) -> Lowered:
     """score = scale * <q, k> + bias_table[h, bucket(j - i)]."""
-    buckets = t5_row_map(scheme.num_buckets, scheme.max_distance, scheme.bidirectional)
     bias_table = params["bias_table"]
-    index = torch.tensor(buckets.rows, device=bias_table.device, dtype=torch.long)
-    by_distance = bias_table.index_select(-1, index)
-    return Lowered(q, k, Terms(scale, bias=Table(by_distance, buckets.first)))
+    first, rows = bucket_rows(scheme.num_buckets, scheme.max_distance, scheme.bidirectional)
+    by_distance = bias_table.index_select(-1, rows.to(bias_table.device))
+    return Lowered(q, k, Terms(scale, bias=Table(by_distance, first)))
+
+
+@torch.compiler.assume_constant_result  # whole numbers of the settings, worked out on the host
+def bucket_rows(num_buckets: int, max_distance: int, bidirectional: bool) -> tuple[int, Tensor]:
+    """The first distance with a bucket of its own, and the bucket of each distance from there."""
+    buckets = t5_row_map(num_buckets, max_distance, bidirectional)
+    return buckets.first, torch.tensor(buckets.rows, dtype=torch.long)

@@ -1,0 +1,8 @@
+"""Relative positions for attention in JAX and Flax: the twin of `relpos_torch`.
+
+The layers stand in `relpos_jax.nnx` and `relpos_jax.linen`.
+"""
+
+from relpos_jax.functional import attention, relative_scores
+
+__all__ = ["attention", "relative_scores"]

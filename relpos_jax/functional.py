@@ -1,0 +1,176 @@
+"""Relative attention as functions: the scheme is lowered to terms, a kernel does the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from relpos.checks import check_dtypes, check_params, check_qkv
+from relpos.schemes import Scheme
+from relpos_jax import schemes
+from relpos_jax.kernels import KERNELS, choose_kernel
+from relpos_jax.kernels.dense import position_scores
+from relpos_jax.kernels.masks import attention_mask
+from relpos_jax.kernels.positions import Positions
+
+__all__ = ["attention", "relative_scores"]
+
+
+def attention(
+    q: Float[Array, "B Lq H d"],
+    k: Float[Array, "B Lk G d"],
+    v: Float[Array, "B Lk G d"],
+    scheme: Scheme,
+    params: Mapping[str, Array] | None = None,
+    *,
+    mask: Bool[Array, "..."] | None = None,
+    causal: bool = False,
+    query_positions: Int[Array, "*B Lq"] | None = None,
+    key_positions: Int[Array, "*B Lk"] | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    dropout_key: Array | None = None,
+    implementation: str = "auto",
+) -> Float[Array, "B Lq H d"]:
+    """Attention with relative positions.
+
+        out[b,i,h] = sum_j softmax(scale * <q[b,i,h], k[b,j,g]> + position terms) * value terms
+
+    with g = h // (H / G); the position and value terms are the scheme's. The axes are those of
+    `jax.nn.dot_product_attention`.
+
+    Args:
+        q: Queries.
+        k: Keys; G divides H.
+        v: Values.
+        scheme: The relative position scheme, for example `relpos.Shaw(16, 16)`.
+        params: Its parameters, named and shaped as `scheme.parameters(H, d)` says.
+        mask: True = may attend; any shape that broadcasts to [B, H, Lq, Lk].
+        causal: No query attends to a key at a later position. With the default positions the
+            queries are aligned to the END of the keys.
+        query_positions: Whole positions [Lq] or [B, Lq]; the default is Lk - Lq .. Lk - 1.
+        key_positions: Whole positions [Lk] or [B, Lk]; the default is 0 .. Lk - 1.
+        scale: The factor on <q, k>; None takes `scheme.scale(d)`.
+        dropout: Probability of dropping an attention weight.
+        dropout_key: The random key that dropped weights are drawn with; None drops nothing.
+        implementation: The kernel: "auto" or "dense".
+
+    Returns:
+        The output, in the dtype of v. A query that may attend to nothing gives 0.
+
+    Raises:
+        ShapeError: Shapes or dtypes do not fit, params included.
+        DistanceError: A distance lies beyond a table that may not clip. Where positions are given
+            but are traced, the output is NaN instead.
+        SettingError: The scheme cannot be used with this head width, or the kernel is unknown.
+
+    Example:
+        >>> from relpos import T5
+        >>> q = jnp.ones((1, 5, 2, 8))
+        >>> attention(q, q, q, T5(), {"bias_table": jnp.ones((2, 32))}).shape
+        (1, 5, 2, 8)
+    """
+    params = {} if params is None else params
+    sizes = check_qkv(q.shape, k.shape, v.shape, "BLHd")
+    floating = jnp.issubdtype(q.dtype, jnp.floating)
+    check_dtypes(str(q.dtype), str(k.dtype), str(v.dtype), floating)
+    scheme.check_head_dim(sizes.d)
+    shapes = {name: array.shape for name, array in params.items()}
+    check_params(scheme.parameters(sizes.H, sizes.d), shapes)
+    positions = Positions.of(query_positions, key_positions, sizes, causal)
+    allowed = attention_mask(mask, positions, sizes)
+    factor = scheme.scale(sizes.d) if scale is None else scale
+    kernel = KERNELS[choose_kernel(implementation)]
+    q, k, wide_v, params = working_precision(q, k, v, params)
+    lowered = schemes.lower(scheme, params, q, k, positions, factor)
+    out = kernel(
+        lowered.q,
+        lowered.k,
+        wide_v,
+        lowered.terms,
+        mask=allowed,
+        positions=positions,
+        dropout=dropout,
+        dropout_key=dropout_key,
+    )
+    return out.astype(v.dtype)
+
+
+def relative_scores(
+    q: Float[Array, "Lq d"],
+    k: Float[Array, "Lk d"],
+    scheme: Scheme,
+    params: Mapping[str, Array] | None = None,
+    *,
+    query_positions: Int[Array, " Lq"] | None = None,
+    key_positions: Int[Array, " Lk"] | None = None,
+    scale: float | None = None,
+) -> Float[Array, "Lq Lk"]:
+    """The position part of one head's scores: all that a scheme adds to scale * <q, k>.
+
+    Written for one head and one sequence; `jax.vmap` lifts it over heads and batch.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        scheme: The relative position scheme.
+        params: One head's parameters: as the scheme's table, without the heads axis.
+        query_positions: Whole positions; the default is Lk - Lq .. Lk - 1.
+        key_positions: Whole positions; the default is 0 .. Lk - 1.
+        scale: The factor on <q, k>; None takes `scheme.scale(d)`.
+
+    Returns:
+        The scores, in float32 for half-precision inputs. A rotation adds the difference that it
+        makes to scale * <q, k>.
+
+    Raises:
+        ShapeError: Shapes or dtypes do not fit, params included.
+        DistanceError: A distance lies beyond a table that may not clip.
+
+    Example:
+        >>> from relpos import T5
+        >>> q = jnp.ones((3, 5, 8))  # three heads
+        >>> lifted = jax.vmap(lambda q, table: relative_scores(q, q, T5(), {"bias_table": table}))
+        >>> lifted(q, jnp.ones((3, 32))).shape
+        (3, 5, 5)
+    """
+    q, k = q[None, :, None], k[None, :, None]
+    params = {} if params is None else {name: table[None] for name, table in params.items()}
+    sizes = check_qkv(q.shape, k.shape, k.shape, "BLHd")
+    floating = jnp.issubdtype(q.dtype, jnp.floating)
+    check_dtypes(str(q.dtype), str(k.dtype), str(k.dtype), floating)
+    scheme.check_head_dim(sizes.d)
+    shapes = {name: array.shape for name, array in params.items()}
+    check_params(scheme.parameters(1, sizes.d), shapes)
+    positions = Positions.of(query_positions, key_positions, sizes, causal=False)
+    factor = scheme.scale(sizes.d) if scale is None else scale
+    q, k, _, params = working_precision(q, k, k, params)
+    lowered = schemes.lower(scheme, params, q, k, positions, factor)
+    scores = jnp.zeros((sizes.Lq, sizes.Lk), q.dtype)
+    if lowered.q is not q:
+        scores = factor * (lowered.q[0, :, 0] @ lowered.k[0, :, 0].T - q[0, :, 0] @ k[0, :, 0].T)
+    terms, features = lowered.terms, lowered.terms.query_features
+    one_head = dataclasses.replace(
+        jax.tree.map(lambda array: array[0], terms),
+        query_features=None if features is None else features[0, :, 0],
+    )
+    one_row = jax.tree.map(lambda array: array[0], positions)
+    added = position_scores(one_head, one_row)
+    return scores if added is None else scores + added
+
+
+def working_precision(
+    q: Array, k: Array, v: Array, params: Mapping[str, Array]
+) -> tuple[Array, Array, Array, dict[str, Array]]:
+    """The operands in the precision of scores, softmax and sums.
+
+    That is float32 for half-precision inputs. Each operand is widened once, whatever number of
+    terms read it, so that its gradient is summed before it is rounded.
+    """
+    dtype = jnp.promote_types(q.dtype, jnp.float32)
+    wide = {name: array.astype(dtype) for name, array in params.items()}
+    return q.astype(dtype), k.astype(dtype), v.astype(dtype), wide

@@ -1,0 +1,44 @@
+"""Who may attend to whom, and the softmax over those."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from relpos.checks import Sizes, check_mask
+from relpos_jax.kernels.positions import Positions
+
+__all__ = ["attention_mask", "masked_softmax"]
+
+
+def attention_mask(
+    mask: Array | None, positions: Positions, sizes: Sizes
+) -> Bool[Array, "..."] | None:
+    """The caller's mask and causality in one, broadcastable to [B, H, Lq, Lk]; None allows all.
+
+    Causal means: no key at a later position than the query's. With the default positions that
+    aligns the queries to the END of the keys.
+    """
+    if mask is not None:
+        check_mask(mask.shape, mask.dtype == jnp.bool_, sizes)
+    if not positions.causal:
+        return mask
+    query, key = positions.arrays()
+    allowed = key[..., None, :] <= query[..., :, None]
+    if allowed.ndim == 3:
+        allowed = allowed[:, None]
+    return allowed if mask is None else jnp.logical_and(mask, allowed)
+
+
+def masked_softmax(
+    scores: Float[Array, "Lq Lk"], mask: Bool[Array, "Lq Lk"] | None
+) -> Float[Array, "Lq Lk"]:
+    """Softmax over the allowed keys; a row that may attend to nothing is 0, and so its gradient."""
+    if mask is None:
+        return jax.nn.softmax(scores, axis=-1)
+    scores = jnp.where(mask, scores, -jnp.inf)
+    largest = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
+    exponentials = jnp.exp(scores - jnp.where(largest == -jnp.inf, 0.0, largest))
+    total = exponentials.sum(-1, keepdims=True)
+    return exponentials / jnp.where(total == 0.0, 1.0, total)

@@ -1,0 +1,78 @@
+"""Where the queries and the keys of one call stand."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from relpos.checks import Sizes, check_positions
+
+__all__ = ["Positions", "distance_range"]
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["query", "key"],
+    meta_fields=["Lq", "Lk", "causal"],
+)
+@dataclass(frozen=True)
+class Positions:
+    """Positions of queries and keys.
+
+    Attributes:
+        query: [B, Lq], for one sequence [Lq]; None together with `key` is the default: keys at
+            0 .. Lk-1 and the queries at the last Lq of these places.
+        key: [B, Lk], for one sequence [Lk].
+        Lq: Number of queries.
+        Lk: Number of keys.
+        causal: Keys at later positions than the query's are never read.
+    """
+
+    query: Array | None
+    key: Array | None
+    Lq: int
+    Lk: int
+    causal: bool
+
+    @classmethod
+    def of(
+        cls,
+        query: Int[Array, "*B Lq"] | None,
+        key: Int[Array, "*B Lk"] | None,
+        sizes: Sizes,
+        causal: bool,
+    ) -> Positions:
+        """Checked positions; where only one side is given the other is the default's."""
+        B, Lq, Lk = sizes.B, sizes.Lq, sizes.Lk
+        for name, given, L in (("query_positions", query, Lq), ("key_positions", key, Lk)):
+            if given is not None:
+                check_positions(name, given.shape, jnp.issubdtype(given.dtype, jnp.integer), B, L)
+        if query is None and key is None:
+            return cls(None, None, Lq, Lk, causal)
+        query = jnp.arange(Lk - Lq, Lk) if query is None else jnp.asarray(query)
+        key = jnp.arange(Lk) if key is None else jnp.asarray(key)
+        return cls(jnp.broadcast_to(query, (B, Lq)), jnp.broadcast_to(key, (B, Lk)), Lq, Lk, causal)
+
+    def arrays(self) -> tuple[Int[Array, "*B Lq"], Int[Array, "*B Lk"]]:
+        """The positions as arrays, the default's written out."""
+        if self.query is None or self.key is None:
+            return jnp.arange(self.Lk - self.Lq, self.Lk), jnp.arange(self.Lk)
+        return self.query, self.key
+
+
+def distance_range(positions: Positions) -> tuple[int, int] | None:
+    """The lowest and highest distance j - i that a call reads, or None where values are traced."""
+    if positions.query is None or positions.key is None:
+        lowest, highest = 1 - positions.Lk, positions.Lq - 1
+    elif isinstance(positions.query, jax.core.Tracer) or isinstance(positions.key, jax.core.Tracer):
+        return None
+    else:
+        query, key = np.asarray(positions.query), np.asarray(positions.key)
+        lowest = int((key.min(-1) - query.max(-1)).min())
+        highest = int((key.max(-1) - query.min(-1)).max())
+    return lowest, min(highest, 0) if positions.causal else highest
