@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 import jax
@@ -153,10 +152,10 @@ def relative_scores(
     scores = jnp.zeros((sizes.Lq, sizes.Lk), q.dtype)
     if lowered.q is not q:
         scores = factor * (lowered.q[0, :, 0] @ lowered.k[0, :, 0].T - q[0, :, 0] @ k[0, :, 0].T)
-    terms, features = lowered.terms, lowered.terms.query_features
-    one_head = dataclasses.replace(
-        jax.tree.map(lambda array: array[0], terms),
-        query_features=None if features is None else features[0, :, 0],
+    features = lowered.terms.query_features
+    one_head = lowered.terms.one_head(
+        None if features is None else features[0, :, 0],
+        {name: values[0] for name, values in lowered.terms.tables.items()},
     )
     one_row = jax.tree.map(lambda array: array[0], positions)
     added = position_scores(one_head, one_row)
@@ -171,6 +170,6 @@ def working_precision(
     That is float32 for half-precision inputs. Each operand is widened once, whatever number of
     terms read it, so that its gradient is summed before it is rounded.
     """
-    dtype = jnp.promote_types(q.dtype, jnp.float32)
+    dtype = jnp.float32 if q.dtype.itemsize < 4 else q.dtype
     wide = {name: array.astype(dtype) for name, array in params.items()}
     return q.astype(dtype), k.astype(dtype), v.astype(dtype), wide

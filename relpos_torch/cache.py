@@ -115,7 +115,7 @@ class KVCache:
             )
         # Slot s takes new token s - length, if there is one: a gather, so no row can overwrite
         # another one's slots and nothing is written for padding.
-        slots = torch.arange(C, device=device)
+        slots = torch.arange(C, device=device)[None]
         token = slots - self.length[:, None]
         new = (token >= 0) & (token < lengths[:, None])
         index = token.clamp(0, L - 1)
@@ -125,7 +125,8 @@ class KVCache:
             written = torch.where(new[:, None, :, None], gathered, buffer)
             return written.masked_fill(full[:, None, None, None], torch.nan)
 
-        new_positions = self.next_position[:, None] + torch.arange(L, device=device)
+        new_tokens = torch.arange(L, device=device)[None]
+        new_positions = self.next_position[:, None] + new_tokens
         cache = KVCache(
             key=write(self.key, key),
             value=write(self.value, value),
@@ -136,7 +137,7 @@ class KVCache:
         # Empty slots and padding repeat the last real position: masked, and within every limit.
         last = (cache.next_position - 1)[:, None]
         filled = slots < cache.length[:, None]
-        real = torch.arange(L, device=device) < lengths[:, None]
+        real = new_tokens < lengths[:, None]
         return Appended(
             cache,
             query_positions=torch.where(real, new_positions, last),
@@ -146,12 +147,15 @@ class KVCache:
 
     def drop(self, count: int) -> KVCache:
         """Evict the `count` oldest tokens of each row (all, where a row has fewer)."""
-        kept = torch.nn.functional.pad
+
+        def kept(buffer: Tensor, slots: int) -> Tensor:
+            return buffer.roll(-count, slots)
+
         return replace(
             self,
-            key=kept(self.key[:, :, count:], (0, 0, 0, min(count, self.key.shape[2]))),
-            value=kept(self.value[:, :, count:], (0, 0, 0, min(count, self.key.shape[2]))),
-            positions=kept(self.positions[:, count:], (0, min(count, self.key.shape[2]))),
+            key=kept(self.key, 2),
+            value=kept(self.value, 2),
+            positions=kept(self.positions, 1),
             length=(self.length - count).clamp(min=0),
         )
 

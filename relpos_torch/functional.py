@@ -161,7 +161,7 @@ def working_precision(
     That is float32 for half-precision inputs. Each operand is widened once, whatever number of
     terms read it, so that its gradient is summed before it is rounded.
     """
-    dtype = torch.promote_types(q.dtype, torch.float32)
+    dtype = torch.float32 if q.dtype.itemsize < 4 else q.dtype
     with torch.autocast(q.device.type, enabled=False):
         wide = {name: tensor.to(dtype) for name, tensor in params.items()}
         yield q.to(dtype), k.to(dtype), v.to(dtype), wide

@@ -9,10 +9,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from relpos.checks import check_call, check_input
-from relpos.schemes import Init, NoPosition, Scheme
+from relpos.schemes import NoPosition, Scheme
 from relpos.settings import AttentionSettings
 from relpos_torch.cache import KVCache
 from relpos_torch.functional import attention
+from relpos_torch.initialise import initialise
 from relpos_torch.kernels import choose_kernel
 
 __all__ = ["RelativeAttention"]
@@ -116,7 +117,7 @@ class RelativeAttention(nn.Module):
         with torch.no_grad():
             for parameter in self.settings.parameters():
                 tensor = self.get_parameter(parameter.name.replace(".kernel", ".weight"))
-                _initialise(tensor, parameter.init)
+                initialise(tensor, parameter.init)
 
     def init_cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache for `batch` rows of up to `capacity` tokens, as the layer's parameters."""
@@ -228,12 +229,3 @@ class RelativeAttention(nn.Module):
 
     def _split(self, projected: Float[Tensor, "B L inner"], heads: int) -> Float[Tensor, "B H L d"]:
         return projected.unflatten(-1, (heads, self.settings.width)).transpose(1, 2)
-
-
-def _initialise(tensor: Tensor, init: Init) -> None:
-    if init.kind == "normal":
-        tensor.normal_(0.0, init.scale)
-    elif init.kind == "uniform":
-        tensor.uniform_(-init.scale, init.scale)
-    else:
-        tensor.zero_()

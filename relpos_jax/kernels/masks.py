@@ -14,21 +14,22 @@ __all__ = ["attention_mask", "masked_softmax"]
 
 def attention_mask(
     mask: Array | None, positions: Positions, sizes: Sizes
-) -> Bool[Array, "..."] | None:
-    """The caller's mask and causality in one, broadcastable to [B, H, Lq, Lk]; None allows all.
+) -> Bool[Array, "rows heads queries keys"] | None:
+    """The caller's mask and causality in one, four axes that broadcast to
+    [B, H, Lq, Lk]; None allows all.
 
     Causal means: no key at a later position than the query's. With the default positions that
     aligns the queries to the END of the keys.
     """
     if mask is not None:
         check_mask(mask.shape, mask.dtype == jnp.bool_, sizes)
+        mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
     if not positions.causal:
         return mask
     query, key = positions.arrays()
     allowed = key[..., None, :] <= query[..., :, None]
-    if allowed.ndim == 3:
-        allowed = allowed[:, None]
-    return allowed if mask is None else jnp.logical_and(mask, allowed)
+    allowed = allowed[:, None] if allowed.ndim == 3 else allowed[None, None]
+    return allowed if mask is None else mask & allowed
 
 
 def masked_softmax(

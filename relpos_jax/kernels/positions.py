@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +34,9 @@ class Positions:
         causal: Keys at later positions than the query's are never read.
     """
 
-    query: Array | None
-    key: Array | None
+    # Any: JAX also rebuilds the record around placeholders that are no arrays.
+    query: Any
+    key: Any
     Lq: int
     Lk: int
     causal: bool

@@ -8,16 +8,14 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-import jax
 from jaxtyping import Array, Float
 
 __all__ = ["Lowered", "Table", "Terms"]
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["values"], meta_fields=["first"])
 @dataclass(frozen=True)
 class Table:
     """A function of distance: explicit rows over a range, constant beyond both of its ends.
@@ -32,11 +30,6 @@ class Table:
     first: int
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["query_features", "query_table", "bias", "value_table"],
-    meta_fields=["scale", "query_scale"],
-)
 @dataclass(frozen=True)
 class Terms:
     """The terms of one attention call; None is a term that is not there.
@@ -56,6 +49,17 @@ class Terms:
     query_scale: float = 1.0
     bias: Table | None = None
     value_table: Table | None = None
+
+    @property
+    def tables(self) -> dict[str, Array]:
+        """The values of the tables that are there, by field."""
+        named = {name: getattr(self, name) for name in ("query_table", "bias", "value_table")}
+        return {name: table.values for name, table in named.items() if table is not None}
+
+    def one_head(self, features: Array | None, tables: Mapping[str, Array]) -> Terms:
+        """The terms with one head's features and one head's values in the tables."""
+        own = {name: replace(getattr(self, name), values=tables[name]) for name in tables}
+        return replace(self, query_features=features, **own)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,9 @@ def rotate(
     layout: str,
 ) -> Float[Array, "B L H d"]:
     """Rotate the first 2m channels of x, paired as `layout` says."""
-    cos, sin = cos[..., None, :], sin[..., None, :]
+    if cos.ndim == 2:
+        cos, sin = cos[None], sin[None]
+    cos, sin = cos[:, :, None], sin[:, :, None]
     m = cos.shape[-1]
     turning, still = x[..., : 2 * m], x[..., 2 * m :]
     if layout == "half":

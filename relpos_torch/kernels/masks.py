@@ -14,20 +14,21 @@ __all__ = ["attention_mask", "masked_softmax"]
 
 def attention_mask(
     mask: Tensor | None, positions: Positions, sizes: Sizes, device: torch.device
-) -> Bool[Tensor, "..."] | None:
-    """The caller's mask and causality in one, broadcastable to [B, H, Lq, Lk]; None allows all.
+) -> Bool[Tensor, "rows heads queries keys"] | None:
+    """The caller's mask and causality in one, four axes that broadcast to
+    [B, H, Lq, Lk]; None allows all.
 
     Causal means: no key at a later position than the query's. With the default positions that
     aligns the queries to the END of the keys.
     """
     if mask is not None:
         check_mask(tuple(mask.shape), mask.dtype == torch.bool, sizes)
+        mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
     if not positions.causal:
         return mask
     query, key = positions.tensors(device)
     allowed = key.unsqueeze(-2) <= query.unsqueeze(-1)
-    if allowed.ndim == 3:
-        allowed = allowed.unsqueeze(1)
+    allowed = allowed[:, None] if allowed.ndim == 3 else allowed[None, None]
     return allowed if mask is None else mask & allowed
 
 

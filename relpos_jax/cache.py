@@ -1,0 +1,173 @@
+"""Keys and values of the tokens seen so far, for decoding a few tokens at a time."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float, Int
+
+from relpos.errors import ShapeError
+
+__all__ = ["Appended", "KVCache"]
+
+
+class Appended(NamedTuple):
+    """What a layer needs to attend after new tokens were appended.
+
+    Attributes:
+        cache: The cache with the new tokens.
+        query_positions: Positions of the new tokens [B, L].
+        key_positions: Positions of all slots [B, C].
+        mask: Which slots hold a token, for which new tokens are real [B, 1, L, C].
+    """
+
+    cache: KVCache
+    query_positions: Int[Array, "B L"]
+    key_positions: Int[Array, "B C"]
+    mask: Bool[Array, "B 1 L C"]
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["key", "value", "positions", "length", "next_position"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class KVCache:
+    """Static buffers with a length per row. Appending returns a new cache.
+
+    A key's position is stored with it: it is neither the slot's number nor a count of what is
+    retained, so evicting old tokens moves nobody. Keys are stored unrotated.
+
+    Attributes:
+        key: [B, C, G, d], C slots per row.
+        value: [B, C, G, d].
+        positions: Position of the token in each slot [B, C].
+        length: Filled slots of each row [B].
+        next_position: Position that the row's next token gets [B].
+    """
+
+    # Any: JAX also rebuilds the record around placeholders that are no arrays.
+    key: Any
+    value: Any
+    positions: Any
+    length: Any
+    next_position: Any
+
+    @classmethod
+    def empty(
+        cls,
+        batch: int,
+        capacity: int,
+        kv_heads: int,
+        head_dim: int,
+        *,
+        dtype: DTypeLike = jnp.float32,
+    ) -> KVCache:
+        """A cache of `capacity` slots per row without any token."""
+        shape = (batch, capacity, kv_heads, head_dim)
+        return cls(
+            key=jnp.zeros(shape, dtype),
+            value=jnp.zeros(shape, dtype),
+            positions=jnp.zeros((batch, capacity), jnp.int32),
+            length=jnp.zeros(batch, jnp.int32),
+            next_position=jnp.zeros(batch, jnp.int32),
+        )
+
+    def append(
+        self,
+        key: Float[Array, "B L G d"],
+        value: Float[Array, "B L G d"],
+        lengths: Int[Array, " B"] | None = None,
+    ) -> Appended:
+        """Add new tokens at the end of each row.
+
+        Args:
+            key: Their keys.
+            value: Their values.
+            lengths: How many of the L tokens of each row are real (the first ones); None means all.
+                The others are neither stored nor counted, and attend to nothing.
+
+        Returns:
+            The new cache, positions and mask.
+
+        Raises:
+            ShapeError: The shapes are not the cache's, or a row has no room. Where lengths are
+                traced, the keys of a row without room become NaN instead.
+        """
+        B, L, G, d = key.shape
+        if (B, G, d) != (self.key.shape[0], self.key.shape[2], self.key.shape[3]):
+            raise ShapeError(
+                "new keys fit the cache in batch, heads and width [B, L, G, d]",
+                got=list(key.shape),
+                expected=f"[{self.key.shape[0]}, L, {self.key.shape[2]}, {self.key.shape[3]}]",
+            )
+        C = self.key.shape[1]
+        if lengths is None:
+            lengths = jnp.full_like(self.length, L)
+        elif lengths.shape != (B,):
+            raise ShapeError("lengths have one entry per row", got=list(lengths.shape), expected=[B])
+        lengths = lengths.astype(self.length.dtype)
+        full = self.length + lengths > C
+        if _any(full | (lengths < 0) | (lengths > L)):
+            raise ShapeError(
+                f"each row of the cache has room for its new tokens, 0 <= lengths <= {L}",
+                got=f"{self.length.tolist()} tokens stored, {lengths.tolist()} new",
+                expected=f"at most {C} in all; drop() some or make the cache larger",
+            )
+        # Slot s takes new token s - length, if there is one: a gather, so no row can overwrite
+        # another one's slots and nothing is written for padding.
+        slots = jnp.arange(C, dtype=self.length.dtype)[None]
+        token = slots - self.length[:, None]
+        new = (token >= 0) & (token < lengths[:, None])
+        index = jnp.clip(token, 0, L - 1)
+
+        def write(buffer: Array, tokens: Array) -> Array:
+            gathered = jnp.take_along_axis(tokens, index[:, :, None, None], axis=1, mode="clip")
+            written = jnp.where(new[:, :, None, None], gathered.astype(buffer.dtype), buffer)
+            return jnp.where(full[:, None, None, None], jnp.nan, written)
+
+        new_tokens = jnp.arange(L, dtype=self.length.dtype)[None]
+        new_positions = self.next_position[:, None] + new_tokens
+        placed = jnp.take_along_axis(new_positions, index, axis=1, mode="clip")
+        cache = KVCache(
+            key=write(self.key, key),
+            value=write(self.value, value),
+            positions=jnp.where(new, placed, self.positions),
+            length=self.length + lengths,
+            next_position=self.next_position + lengths,
+        )
+        # Empty slots and padding repeat the last real position: masked, and within every limit.
+        last = (cache.next_position - 1)[:, None]
+        filled = slots < cache.length[:, None]
+        real = new_tokens < lengths[:, None]
+        return Appended(
+            cache,
+            query_positions=jnp.where(real, new_positions, last),
+            key_positions=jnp.where(filled, cache.positions, last),
+            mask=(real[:, :, None] & filled[:, None, :])[:, None],
+        )
+
+    def drop(self, count: int) -> KVCache:
+        """Evict the `count` oldest tokens of each row (all, where a row has fewer)."""
+
+        def kept(buffer: Array) -> Array:
+            return jnp.roll(buffer, -count, axis=1)
+
+        return replace(
+            self,
+            key=kept(self.key),
+            value=kept(self.value),
+            positions=kept(self.positions),
+            length=jnp.maximum(self.length - count, 0),
+        )
+
+
+def _any(condition: Bool[Array, " B"]) -> bool:
+    """Whether any is True; False where values are traced."""
+    return not isinstance(condition, jax.core.Tracer) and bool(condition.any())

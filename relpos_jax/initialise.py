@@ -1,0 +1,26 @@
+"""Fresh parameters in the distribution that the settings state."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.nn.initializers import Initializer
+
+from relpos.schemes import Init
+
+__all__ = ["initializer"]
+
+
+def initializer(init: Init) -> Initializer:
+    """A JAX initializer (key, shape, dtype) for the distribution."""
+
+    def initialise(
+        key: jax.Array, shape: tuple[int, ...], dtype: object = jnp.float32, **_: object
+    ) -> jax.Array:
+        if init.kind == "normal":
+            return init.scale * jax.random.normal(key, shape, dtype)
+        if init.kind == "uniform":
+            return jax.random.uniform(key, shape, dtype, -init.scale, init.scale)
+        return jnp.zeros(shape, dtype)
+
+    return initialise
