@@ -324,6 +324,39 @@ class TestReadArrays:
         with pytest.raises(WeightsError, match="expected an undamaged one"):
             read_arrays(tmp_path / f"w.{suffix}")
 
+    @SHARED_FOLDER
+    @given(st.data(), st.sampled_from(["npz", "pt", "onnx", "safetensors"]))
+    def test_damaged_bytes_are_read_or_refused(
+        self, tmp_path: Path, data: st.DataObject, suffix: str
+    ) -> None:
+        path = tmp_path / f"w.{suffix}"
+        if suffix == "npz":
+            np.savez_compressed(path, **self.ARRAYS)
+        elif suffix == "pt":
+            torch.save({n: torch.tensor(a) for n, a in self.ARRAYS.items()}, path)
+        elif suffix == "onnx":
+            self._model(path, *self.ARRAYS)
+        else:
+            write_safetensors(path, self.ARRAYS, overwrite=True)
+        content = bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        path.write_bytes(content[: data.draw(st.integers(0, 2 * len(content)))])
+        try:
+            arrays = read_arrays(path)
+        except WeightsError:
+            return
+        assert all(isinstance(array, np.ndarray) for array in arrays.values())
+
+    def test_an_encrypted_archive(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "w.npz", **self.ARRAYS)
+        content = bytearray((tmp_path / "w.npz").read_bytes())
+        for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+            content[content.index(signature) + flags] |= 1
+        (tmp_path / "w.npz").write_bytes(content)
+        with pytest.raises(WeightsError, match="encrypted"):
+            read_arrays(tmp_path / "w.npz")
+
     def test_nothing_is_unpickled(self, tmp_path: Path) -> None:
         class Attack:
             def __reduce__(self) -> tuple[object, ...]:

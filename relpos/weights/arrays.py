@@ -49,15 +49,29 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     return arrays
 
 
+# What zipfile and numpy raise for damaged, encrypted or hostile archives: a header may claim a size
+# that no memory holds.
+_BAD_NPZ = (
+    ValueError,
+    KeyError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
 def _read_npz(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
+        # numpy would leave a file that it opened itself open when the archive is damaged.
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("a single array without a name")
-            arrays = {name: np.asarray(file[name]) for name in file.files}
-    except (ValueError, EOFError, OSError, KeyError, NotImplementedError) as error:
-        raise _damaged(path, "an .npz file of plain arrays", error) from error
-    except (zipfile.BadZipFile, zlib.error) as error:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+    except _BAD_NPZ as error:
         raise _damaged(path, "an .npz file of plain arrays", error) from error
     return {name: a.astype(a.dtype.newbyteorder("="), copy=False) for name, a in arrays.items()}
 

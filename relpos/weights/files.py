@@ -190,13 +190,14 @@ def _read(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     data = path.read_bytes()
     try:
         # The library checks the header against the file: offsets, gaps, overlaps, lengths.
-        entries = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
+        entries = dict(safetensors.deserialize(data))  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
         raise _damaged(path, error) from error
     length = int.from_bytes(data[:8], "little")
     header = _strict_json(path, data[8 : 8 + length].decode())
     tensors = {}
-    for name, entry in entries:
+    for name in (name for name in header if name in entries):  # in the file's own order
+        entry = entries[name]
         if entry["dtype"] not in _CODES:
             raise WeightsError(
                 f"{path} holds arrays that numpy can hold",

@@ -59,12 +59,12 @@ def jax_from_array(array: Array) -> jax.Array:
             float32 without a word.
     """
     jax = need("jax", "jax")
-    # On the CPU jax may keep numpy's memory as its own; the copy here belongs to nobody else.
-    result = jax.numpy.array(np.array(array, order="C", copy=True))
-    if result.dtype != array.dtype:
+    held = jax.dtypes.canonicalize_dtype(array.dtype)
+    if held != array.dtype:
         raise WeightsError(
             "weights keep their dtype",
-            got=f"{array.dtype}, which jax made {result.dtype}",
+            got=f"{array.dtype}, which jax would make {held}",
             expected='jax.config.update("jax_enable_x64", True), or weights.astype("float32")',
         )
-    return result  # type: ignore[no-any-return]
+    # On the CPU jax may keep numpy's memory as its own; this copy belongs to nobody else.
+    return jax.numpy.asarray(np.array(array, order="C", copy=True))  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -89,6 +90,10 @@ def to_torch(source: Any, settings: Settings | None = None) -> dict[str, torch.T
     Returns:
         `query.weight` [H*d, D], `query.bias` [H*d], `key.*` and `value.*` [G*d, ...], `out.weight`
         [D, H*d], `out.bias` [D], and the scheme's tables as they are.
+
+    Raises:
+        WeightsError: As `to_neutral`.
+        ModuleNotFoundError: torch is not installed.
     """
     arrays, _ = export(to_neutral(source, settings), "relpos-torch")
     return {name: torch_from_array(array) for name, array in arrays.items()}
@@ -106,6 +111,10 @@ def to_flax(source: Any, settings: Settings | None = None) -> dict[str, Any]:
 
     Returns:
         `{"query": {"kernel": [D, H, d], "bias": [H, d]}, ..., "key_table": ...}`.
+
+    Raises:
+        WeightsError: As `to_neutral`; or the weights are float64 and jax would round them.
+        ModuleNotFoundError: jax is not installed.
     """
     arrays, _ = export(to_neutral(source, settings), "relpos-linen")
     tree: dict[str, Any] = {}
@@ -222,6 +231,9 @@ def _differences(a: AttentionSettings, b: AttentionSettings) -> dict[str, tuple[
         "scale": "score_scale",
     }
     pairs = {name: (getattr(a, at), getattr(b, at)) for name, at in resolved.items()}
+    # d ** -0.5 and 1 / sqrt(d) may differ in their last bit and mean the same.
+    if math.isclose(a.score_scale, b.score_scale, rel_tol=1e-12):
+        del pairs["scale"]
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
