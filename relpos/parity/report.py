@@ -89,6 +89,7 @@ class Report:
     Attributes:
         checks: The checks, in the order they were made.
         environment: What the run ran on: versions, devices, precision flags.
+        details: What else there is to tell, by topic, in plain JSON types.
         seconds: How long the run took.
 
     Example:
@@ -99,6 +100,7 @@ class Report:
 
     checks: list[Check] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
     def add(self, checks: Check | Iterable[Check]) -> None:
@@ -172,5 +174,6 @@ class Report:
             "entries": self.entries,
             "seconds": self.seconds,
             "environment": self.environment,
+            "details": self.details,
             "results": [check.to_dict() for check in self.checks],
         }

@@ -86,7 +86,7 @@ class Row:
     def layer_cases(self) -> tuple[Case, ...]:
         """The situations of the layers: cross-attention, and masked causal self-attention."""
         return (
-            Case("layer-cross", self.scheme, d=self.d, mask="pairs"),
+            Case("layer-cross", self.scheme, d=self.d, mask="pairs", positions="shuffled"),
             Case("layer-self", self.scheme, H=6, Lq=7, d=self.d, causal=True, mask="full"),
         )
 
@@ -229,8 +229,11 @@ ROSTER: dict[str, Row] = {
             d=10,
             wrong=(
                 Wrong(
-                    "layout", SettingError, "must name the pairing", settings=lambda: RoPE("pairs")
-                ),  # type: ignore[arg-type]
+                    "layout",
+                    SettingError,
+                    "must name the pairing",
+                    settings=lambda: RoPE("pairs"),  # type: ignore[arg-type]
+                ),
                 Wrong(
                     "odd",
                     SettingError,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from relpos.errors import RelposError
 from relpos.parity.cases import Case
 
-__all__ = ["MODES", "Answer", "Side", "Unable", "gradient_of", "installed", "side_of"]
+__all__ = ["MODES", "Answer", "CannotRunError", "Side", "gradient_of", "installed", "side_of"]
 
 #: `output`, and `gradient of NAME` for every input and parameter, in the axis order of torch.
 Answer = dict[str, NDArray[Any]]
@@ -25,7 +25,7 @@ MODES: dict[str, tuple[str, ...]] = {
 _PACKAGES = {"torch": ("torch", "jaxtyping"), "jax": ("jax", "flax", "jaxtyping")}
 
 
-class Unable(Exception):
+class CannotRunError(Exception):
     """The machine cannot run a side; the reason becomes the doubt of an INCONCLUSIVE check."""
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import flax
 import jax
 import numpy as np
-from flax import nnx
+from flax import nnx, traverse_util
 from jax import Array
 from numpy.typing import NDArray
 
@@ -226,7 +225,7 @@ class JaxSide:
                 "flax": flax.__version__,
                 "device": f"{self.device.platform}:{self.device.id}",
                 "device_name": self.device.device_kind,
-                "default_matmul_precision": str(jax.config.jax_default_matmul_precision),
+                "default_matmul_precision": str(jax.config.values["jax_default_matmul_precision"]),
                 "x64": "for float64 alone",
             }
 
@@ -244,15 +243,12 @@ class JaxSide:
         return jax.device_put(np.ascontiguousarray(array), self.device)
 
     def _module(self, inputs: LayerInputs, dtype: str, kind: str) -> Any:
-        settings = inputs.settings
-        fields = {
-            name: getattr(settings, name) for name in inspect.signature(type(settings)).parameters
-        }
-        module = {"nnx": relpos_jax.nnx, "linen": relpos_jax.linen}[kind].RelativeAttention
-        dtypes = {"dtype": numpy_dtype(dtype), "param_dtype": numpy_dtype(dtype)}
-        if kind == "nnx":
-            return module(**fields, **dtypes, rngs=nnx.Rngs(0))
-        return module(**fields, **dtypes)
+        dtypes: dict[str, Any] = dict.fromkeys(("dtype", "param_dtype"), numpy_dtype(dtype))
+        if kind == "linen":
+            return relpos_jax.linen.RelativeAttention.from_settings(inputs.settings, **dtypes)
+        return relpos_jax.nnx.RelativeAttention.from_settings(
+            inputs.settings, **dtypes, rngs=nnx.Rngs(0)
+        )
 
     def _layer(self, inputs: LayerInputs, dtype: str, kind: str) -> tuple[Callable[..., Any], Any]:
         """A function of (weights, inputs), and the weights as a tree of arrays."""
@@ -286,7 +282,8 @@ def _with_gradients(
         inputs: tuple[Any, ...], extras: tuple[Any, ...], cotangent: Array
     ) -> tuple[Array, tuple[Any, ...]]:
         output, pull = jax.vjp(lambda *inputs: function(*inputs, *extras), *inputs)
-        return output, pull(cotangent.astype(output.dtype))
+        gradients: tuple[Any, ...] = pull(cotangent.astype(output.dtype))
+        return output, gradients
 
     result: tuple[Array, tuple[Any, ...]]
     result = (jax.jit(run) if "jit" in mode else run)(inputs, extras, cotangent)
@@ -301,4 +298,5 @@ def _flat(tree: Any) -> dict[str, Array]:
     """Leaves of nested dicts or of an nnx state by their dotted path."""
     if isinstance(tree, nnx.State):
         tree = nnx.to_pure_dict(tree)
-    return {".".join(path): leaf for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
+    flat: dict[tuple[str, ...], Array] = traverse_util.flatten_dict(tree)  # type: ignore[no-untyped-call]
+    return {".".join(path): leaf for path, leaf in flat.items()}

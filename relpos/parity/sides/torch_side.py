@@ -17,7 +17,7 @@ import relpos_torch
 from relpos.checks import Sizes
 from relpos.errors import RelposError
 from relpos.parity.cases import Case, numpy_dtype
-from relpos.parity.sides.base import Answer, Unable, gradient_of
+from relpos.parity.sides.base import Answer, CannotRunError, gradient_of
 from relpos_torch.kernels import masks
 from relpos_torch.kernels.positions import Positions
 
@@ -51,9 +51,15 @@ class TorchSide:
             for array in (inputs.mask, inputs.query_positions, inputs.key_positions)
         ]
 
-        def call(*tensors: Tensor | None) -> Tensor:
-            q, k, v, mask, query_positions, key_positions, *tables = tensors
-            assert q is not None and k is not None and v is not None
+        def call(
+            q: Tensor,
+            k: Tensor,
+            v: Tensor,
+            mask: Tensor | None,
+            query_positions: Tensor | None,
+            key_positions: Tensor | None,
+            *tables: Tensor,
+        ) -> Tensor:
             return relpos_torch.attention(
                 q,
                 k,
@@ -67,16 +73,14 @@ class TorchSide:
                 scale=case.scale,
             )
 
-        arguments = [*leaves[:3], *extras, *leaves[3:]]
+        arguments: list[Any] = [*leaves[:3], *extras, *leaves[3:]]
         if mode == "vmap":
             mask, *positions = extras
             # Only what has a batch axis of its own is mapped; a mask without one is shared.
             axes = [0, 0, 0, 0 if mask is not None and mask.ndim == 4 else None]
             axes += [0 if at is not None and at.ndim == 2 else None for at in positions]
 
-            def one_row(*tensors: Tensor | None) -> Tensor:
-                q, k, v, *others = tensors
-                assert q is not None and k is not None and v is not None
+            def one_row(q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Tensor:
                 return call(q[None], k[None], v[None], *others)[0]
 
             function = torch.func.vmap(one_row, in_dims=(*axes, *[None] * len(names)))
@@ -150,7 +154,7 @@ class TorchSide:
         cache = layer.init_cache(case.B, case.Lq)
         outputs = []
         with _exact_products(), torch.no_grad():
-            for chunk in x.split(list(chunks), dim=1):
+            for chunk in torch.split(x, list(chunks), dim=1):
                 output, cache = layer(chunk, cache=cache)
                 outputs.append(output)
         return {"output": to_numpy(torch.cat(outputs, 1))}
@@ -202,7 +206,7 @@ class TorchSide:
             return function
         compiler = os.environ.get("CXX", "")
         if not any(shutil.which(name) for name in (compiler, "g++", "clang++", "cl") if name):
-            raise Unable("torch.compile needs a C++ compiler, and none was found")
+            raise CannotRunError("torch.compile needs a C++ compiler, and none was found")
         # Traces of other cases would count against the limit of traces per function.
         torch.compiler.reset()
         return torch.compile(function, fullgraph=True)

@@ -1,0 +1,114 @@
+"""Did the cases read every table row that exists? If not, how long would the input have to be?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from relpos.oracle import Precision, Result
+from relpos.oracle.attention import param_leaves
+from relpos.oracle.number import Tape
+from relpos.oracle.schemes import scheme_oracle
+from relpos.parity.comparison import compare_exact
+from relpos.parity.report import Check
+from relpos.parity.roster import Row
+from relpos.schemes import Scheme
+
+__all__ = ["coverage", "entry_distances"]
+
+#: Distances tried when asking which table entries exist at all.
+REACH = 1024
+
+
+def entry_distances(scheme: Scheme, num_heads: int) -> dict[str, dict[tuple[int, ...], int]]:
+    """For each table, the entries that some distance reads, each with the nearest such distance.
+
+    An entry that no distance reads is not listed: T5's bucket for "after the query, by nothing".
+
+    Example:
+        >>> from relpos import Shaw
+        >>> entry_distances(Shaw(left=1, right=0, values=False), num_heads=3)
+        {'key_table': {(0, 0): -1, (0, 1): 0}}
+    """
+    width = 2 * max(1, getattr(scheme, "rotary_dim", None) or 1)
+    tape = Tape(Precision.of("float64"))
+    table = scheme.parameters(num_heads, width)
+    leaves = param_leaves(
+        scheme,
+        {p.name: np.zeros(p.shape) for p in table},
+        tape,
+        num_heads=num_heads,
+        head_dim=width,
+    )
+    oracle = scheme_oracle(scheme, leaves, tape)
+    x = tape.constant(np.zeros(width))
+    found: dict[str, dict[tuple[int, ...], int]] = {p.name: {} for p in table}
+    lowest, highest = scheme.limits or (-REACH, REACH)
+    for distance in sorted(range(lowest, highest + 1), key=abs):
+        for h in range(num_heads):
+            oracle.score(h, x, x, 0, distance, 1.0)
+            oracle.value(h, x, 0, distance)
+        for name, leaf in leaves.items():
+            if len(leaf.read) > len(found[name]):
+                for entry in leaf.read:
+                    found[name].setdefault(entry, distance)
+    return found
+
+
+def coverage(row: Row, results: Iterable[tuple[int, Result]]) -> tuple[Check, dict[str, Any]]:
+    """Whether cases read all of a row's tables; INCONCLUSIVE if they did not.
+
+    Args:
+        row: The roster's row.
+        results: Pairs of the number of heads and the oracle's result, one per case.
+
+    Returns:
+        The check, and what was read in plain JSON types.
+    """
+    distances: set[int] = set()
+    missing: dict[str, Mapping[tuple[int, ...], int]] = {}
+    counts: dict[str, str] = {}
+    comparisons = []
+    by_heads: dict[int, list[Result]] = {}
+    for heads, result in results:
+        by_heads.setdefault(heads, []).append(result)
+        distances |= result.distances
+    # Heads differ between cases, so a table counts as read if the cases with some H read it all.
+    for heads, found in by_heads.items():
+        for name, entries in entry_distances(row.scheme, heads).items():
+            read = {entry for result in found for entry in result.rows[name]}
+            unread = {entry: d for entry, d in entries.items() if entry not in read}
+            if name not in missing or len(unread) < len(missing[name]):
+                missing[name] = unread
+                counts[name] = f"{len(entries) - len(unread)} of {len(entries)}"
+    about = {
+        "distances": [min(distances), max(distances), len(distances)] if distances else [],
+        "entries read": counts,
+    }
+    doubts = []
+    for name, left in missing.items():
+        if left:
+            farthest = max(left.values(), key=abs)
+            doubts.append(
+                f"{len(left)} entries of {name} were never read, such as that of distance "
+                f"{farthest}: an input of length {abs(farthest) + 1} reads it"
+            )
+        comparisons.append(
+            compare_exact(np.zeros(1, int), np.array([len(left)]), what=f"{name} unread")
+        )
+    if not missing:
+        # Without a table, a scheme is exercised if keys on both sides of a query were read.
+        both = (
+            np.array([min(distances) < 0, max(distances) > 0]) if distances else np.zeros(2, bool)
+        )
+        comparisons.append(compare_exact(np.ones(2, bool), both, what="distances of both signs"))
+    check = Check(
+        row.scheme.name,
+        f"{row.name}: table entries read",
+        "rows whose table entries are all read",
+        comparisons=() if doubts else tuple(comparisons),
+        doubt="; ".join(doubts) or None,
+    )
+    return check, about

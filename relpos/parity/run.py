@@ -1,0 +1,255 @@
+"""A parity run: what is asked for becomes jobs, the jobs become a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from relpos.errors import SettingError
+from relpos.parity import reference
+from relpos.parity.comparison import compare_pair
+from relpos.parity.coverage import coverage
+from relpos.parity.integers import check_buckets, check_masks
+from relpos.parity.jobs import Job
+from relpos.parity.report import Check, Report
+from relpos.parity.roster import ROSTER, Row
+from relpos.parity.sides import MODES, Answer, Side, side_of
+from relpos.parity.sides.base import gradient_of
+from relpos.schemes import T5
+
+__all__ = ["ALL_MODES", "DTYPES", "Request", "Runner"]
+
+#: The dtypes of a run unless some are named.
+DTYPES = ("float64", "float32", "bfloat16")
+
+#: Every mode by name: how functions are run, then the layers' calls.
+ALL_MODES = ("eager", "compile", "jit", "vmap", "jit-vmap", "layer", "decode")
+
+_LAYERS = {"torch": ("torch",), "jax": ("nnx", "linen")}
+
+#: Row, call, case and dtype.
+Key = tuple[str, str, str, str]
+#: Told after each step: how many are done, of how many, and what was done.
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a run is asked for; empty means everything.
+
+    Attributes:
+        schemes: Names of schemes or of the roster's rows.
+        dtypes: Of float64, float32, bfloat16, float16.
+        only: `torch` or `jax`; None is both.
+        modes: Of `ALL_MODES`.
+        cases: Names of cases; what is not a case (coverage, integers) is then left out.
+        device: Where both frameworks run.
+        mutations: Run the mutations too.
+        thorough: Run every case in every dtype and mode, which takes the better part of an hour.
+    """
+
+    schemes: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    only: Literal["torch", "jax"] | None = None
+    modes: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    device: str = "cpu"
+    mutations: bool = False
+    thorough: bool = False
+
+    def __post_init__(self) -> None:
+        names = {*ROSTER, *(row.scheme.name for row in ROSTER.values())}
+        known_cases = {
+            case.name
+            for row in ROSTER.values()
+            for case in (*row.cases, *row.layer_cases, row.decode_case)
+        }
+        for what, given, known in (
+            ("a scheme or row of the roster", self.schemes, names),
+            ("a dtype", self.dtypes, {*DTYPES, "float16"}),
+            ("a mode", self.modes, set(ALL_MODES)),
+            ("a case", self.cases, known_cases),
+            ("a framework", () if self.only is None else (self.only,), set(MODES)),
+        ):
+            for name in given:
+                if name not in known:
+                    raise SettingError(
+                        f"{what} must be known by name", got=repr(name), expected=sorted(known)
+                    )
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """The frameworks asked for."""
+        return tuple(MODES) if self.only is None else (self.only,)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of the roster asked for."""
+        return tuple(
+            row
+            for row in ROSTER.values()
+            if not self.schemes or {row.name, row.scheme.name} & set(self.schemes)
+        )
+
+    def jobs(self) -> list[Job]:
+        """Every job of the run, those of one case together so that the oracle runs once."""
+        firsts = {row.scheme.name: row.name for row in reversed(ROSTER.values())}
+        jobs = []
+        for row in self.rows:
+            for dtype in self.dtypes or DTYPES:
+                for case in row.cases:
+                    jobs += [
+                        Job(row, call, case, dtype, framework, framework, mode, self.device)
+                        for call in ("attention", "relative_scores")
+                        for framework in self.frameworks
+                        for mode in MODES[framework]
+                    ]
+                for call, cases in (("layer", row.layer_cases), ("decode", (row.decode_case,))):
+                    jobs += [
+                        Job(row, call, case, dtype, framework, kind, call, self.device)
+                        for case in cases
+                        for framework in self.frameworks
+                        for kind in _LAYERS[framework]
+                    ]
+        return [
+            job
+            for job in jobs
+            if (not self.modes or job.mode in self.modes)
+            and (not self.cases or job.case.name in self.cases)
+            and (self.thorough or self.cases or _is_worth_its_time(job, firsts))
+        ]
+
+
+def _is_worth_its_time(job: Job, firsts: dict[str, str]) -> bool:
+    """Whether an ordinary run has the job; the others are for `thorough` and for runs by case.
+
+    PyTorch eager takes milliseconds, so it runs every case in float32 and three in other dtypes.
+    Whatever compiles takes about a second a case in JAX and ten in torch.compile: `jit` runs three
+    cases of each row, and what is left runs once, on the first row of each scheme.
+    """
+    case, dtype, mode = job.case.name, job.dtype, job.mode
+    first = firsts[job.row.scheme.name] == job.row.name
+    if job.framework == "torch":
+        if mode == "compile":
+            return first and dtype == "float32" and case == "masked" and job.call == "attention"
+        if mode == "vmap":
+            return dtype == "float32" and case in ("cross", "masked", "packed")
+        return dtype == "float32" or case in (
+            "masked",
+            "packed",
+            "past-left",
+            "layer-self",
+            "decode",
+        )
+    if mode == "jit" and job.call == "attention":
+        if dtype == "float32":
+            return case in ("masked", "packed", "past-right")
+        return first and case == "packed"
+    if mode == "jit-vmap" or (mode == "jit" and job.call == "relative_scores"):
+        return first and dtype == "float32" and case == "masked"
+    if mode in ("eager", "vmap"):
+        return first and dtype == "float32" and case == "cross" and job.call == "attention"
+    if job.kind == "linen":
+        return first and dtype == "float32" and case != "layer-cross"
+    return first and (dtype == "float32" or (dtype == "bfloat16" and case == "layer-self"))
+
+
+class Runner:
+    """Runs a request.
+
+    Args:
+        request: What is asked for.
+
+    Raises:
+        RelposError: A framework that is asked for is missing, or has no such device.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.sides: dict[str, Side] = {
+            framework: side_of(framework, request.device) for framework in request.frameworks
+        }
+        self._first_answers: dict[Key, tuple[Job, Answer]] = {}
+        self._paired: set[Key] = set()
+
+    def run(self, progress: Progress | None = None) -> Report:
+        """Make every check of the request."""
+        started = time.perf_counter()
+        report = Report()
+        steps: list[tuple[str, Callable[[], Sequence[Check]]]] = []
+        for job in self.request.jobs():
+            steps.append((f"{job.side}: {job.name}", self._answer(job)))
+        if not self.request.cases:
+            for row in self.request.rows:
+                steps.append((f"{row.name}: integers", self._whole_numbers(row, report)))
+        if self.request.mutations:
+            from relpos.parity.mutations import MUTATIONS, run_mutation
+
+            steps += [
+                (f"mutation {name} in {framework}", _later(run_mutation, name, framework, side))
+                for name in MUTATIONS
+                for framework, side in self.sides.items()
+            ]
+        for number, (name, step) in enumerate(steps):
+            report.add(step())
+            if progress is not None:
+                progress(number + 1, len(steps), name)
+        for framework, side in self.sides.items():
+            report.environment[framework] = side.environment()
+        report.seconds = time.perf_counter() - started
+        return report
+
+    def _answer(self, job: Job) -> Callable[[], Sequence[Check]]:
+        def step() -> Sequence[Check]:
+            check, answer = job.run(self.sides[job.framework])
+            if not answer:
+                return [check]
+            key = (job.row.name, job.call, job.case.name, job.dtype)
+            # Each case is compared once between the frameworks: their first sides to answer it.
+            first = self._first_answers.setdefault(key, (job, answer))
+            if first[0].framework == job.framework or key in self._paired:
+                return [check]
+            self._paired.add(key)
+            return [check, _pair(*first, job, answer)]
+
+        return step
+
+    def _whole_numbers(self, row: Row, report: Report) -> Callable[[], Sequence[Check]]:
+        def step() -> Sequence[Check]:
+            dtype = (self.request.dtypes or DTYPES)[0]
+            check, about = coverage(
+                row, [(case.H, reference.attention(case, dtype)) for case in row.cases]
+            )
+            report.details.setdefault("coverage", {})[row.name] = about
+            checks = [check]
+            if isinstance(row.scheme, T5):
+                checks.append(check_buckets(row))
+            checks += [check_masks(row, side, name) for name, side in self.sides.items()]
+            return checks
+
+        return step
+
+
+def _pair(first: Job, answer: Answer, second: Job, other: Answer) -> Check:
+    """The two frameworks against one another: each may use its own budget."""
+    expected = first.reference()
+    estimates = {"output": expected.output}
+    if first.call != "decode":
+        estimates |= {gradient_of(name): e for name, e in expected.gradients.items()}
+    return Check(
+        first.row.scheme.name,
+        first.name,
+        f"{first.side} against {second.side}",
+        first.dtype,
+        tuple(
+            compare_pair(answer[what], other[what], estimate, what=what)
+            for what, estimate in estimates.items()
+        ),
+        command=second.command_of_both,
+    )
+
+
+def _later(function: Callable[..., Check], *arguments: object) -> Callable[[], Sequence[Check]]:
+    return lambda: [function(*arguments)]
