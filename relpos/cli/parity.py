@@ -60,8 +60,7 @@ def parity(
     Ends with a verdict and its exit code: 0 PASS, 1 FAIL, 2 INCONCLUSIVE or unable to run.
     """
     from relpos.parity.files import to_json, to_junit, write_whole
-    from relpos.parity.report import Check
-from relpos.parity.run import Runner
+    from relpos.parity.run import Runner
     from relpos.parity.terminal import show
 
     request = Request(
