@@ -20,7 +20,7 @@ from relpos.schemes import T5, NoPosition, RoPE, Scheme, Shaw, Windowed
 __all__ = ["COMMON_WRONGS", "ROSTER", "Row", "Wrong"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Wrong:
     """An input that must be refused.
 
@@ -41,7 +41,7 @@ class Wrong:
     case: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One line of the roster.
 

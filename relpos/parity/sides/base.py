@@ -47,6 +47,9 @@ class Side(Protocol):
     def allowed(self, case: Case) -> NDArray[Any]:
         """Who may attend to whom [B, H, Lq, Lk], as the side's kernels see it."""
 
+    def __hash__(self) -> int:
+        """A side equals itself alone."""
+
     def environment(self) -> dict[str, Any]:
         """Versions, devices and precision flags."""
 

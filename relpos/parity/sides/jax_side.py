@@ -240,7 +240,8 @@ class JaxSide:
             yield
 
     def _array(self, array: NDArray[Any]) -> Array:
-        return jax.device_put(np.ascontiguousarray(array), self.device)
+        put: Array = jax.device_put(np.ascontiguousarray(array), self.device)
+        return put
 
     def _module(self, inputs: LayerInputs, dtype: str, kind: str) -> Any:
         dtypes: dict[str, Any] = dict.fromkeys(("dtype", "param_dtype"), numpy_dtype(dtype))
@@ -257,11 +258,14 @@ class JaxSide:
         neutral = weights.Weights({"": inputs.settings}, inputs.tensors)
         module = self._module(inputs, dtype, kind)
         if kind == "linen":
-            return lambda tree, *args, **kw: module.apply({"params": tree}, *args, **kw), (
-                weights.to_flax(neutral)
-            )
+
+            def apply_linen(tree: Any, *args: Any, **kw: Any) -> Any:
+                return module.apply({"params": tree}, *args, **kw)
+
+            return apply_linen, weights.to_flax(neutral)
         weights.load_into(module, neutral)
-        graph, parameters, rest = nnx.split(module, nnx.Param, ...)
+        state: Any = nnx.split(module, nnx.Param, ...)
+        graph, parameters, rest = state
 
         def apply(tree: Any, *args: Any, **kw: Any) -> Any:
             return nnx.merge(graph, tree, rest)(*args, **kw)
