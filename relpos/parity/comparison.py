@@ -147,7 +147,9 @@ def compare(
     for array in (error, ratio, relative):
         # What is left of NaN is a NaN on one side only, or a budget that is none.
         array[np.isnan(array)] = math.inf
-    index = tuple(int(n) for n in np.unravel_index(np.argmax(ratio), ratio.shape))
+    # Among equal ratios, such as infinite ones where nothing is allowed, the largest error leads.
+    worst = np.argmax(np.where(ratio == ratio.max(), error, -1.0))
+    index = tuple(int(n) for n in np.unravel_index(worst, ratio.shape))
     return Comparison(
         what,
         count=value.size,
