@@ -159,8 +159,8 @@ class RelativeAttention(nn.Module):
         key_value: Float[Tensor, "B Lk D"] | None = None,
         *,
         mask: Bool[Tensor, "..."] | None = None,
-        positions: Int[Tensor, "*B L"] | None = None,
-        key_positions: Int[Tensor, "*B Lk"] | None = None,
+        positions: Int[Tensor, "*Bq L"] | None = None,
+        key_positions: Int[Tensor, "*Bk Lk"] | None = None,
         cache: KVCache | None = None,
         lengths: Int[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B L D"] | tuple[Float[Tensor, "B L D"], KVCache]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from relpos.oracle.number import Array, Estimate, Leaf, Number, Precision, Tape, softmax
+from relpos.oracle.number import Array, Estimate, Leaf, Number, Precision, Tape, softmax_mean
 from relpos.oracle.schemes import scheme_oracle
 from relpos.schemes import Scheme
 
@@ -89,17 +89,13 @@ def attend(
                 if not keys:
                     continue
                 at = int(query_positions[b, i])
-                scores = []
+                scores, values = [], []
                 for j in keys:
                     other = int(key_positions[b, j])
                     scores.append(oracle.score(h, q[b, h, i], k[b, h, j], at, other, scale))
+                    values.append(oracle.value(h, v[b, h, j], at, other))
                     distances.add(other - at)
-                weights = softmax(tape, scores)
-                read = []
-                for weight, j in zip(weights, keys, strict=True):
-                    other = int(key_positions[b, j])
-                    read.append(weight * oracle.value(h, v[b, h, j], at, other))
-                outputs[b, h, i] = tape.total(read)
+                outputs[b, h, i] = softmax_mean(tape, scores, values)
     return outputs, distances
 
 

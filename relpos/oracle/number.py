@@ -31,7 +31,7 @@ __all__ = [
     "Tape",
     "cosine",
     "sine",
-    "softmax",
+    "softmax_mean",
 ]
 
 Array = NDArray[np.float64]
@@ -108,6 +108,11 @@ class Tape:
 
     def _store(self, a: Pair) -> Pair:
         return a[0], a[1] + self._stored * a[0] ** 2
+
+    def _budget(self, variance: Array) -> Array:
+        # The exact value is itself a float64 computation with errors of its own: beside float64 that
+        # doubles the budget, beside float32 it is nothing.
+        return np.sqrt(variance) * (1.0 + 2.0**-53 / self.precision.unit)
 
     # Numbers.
 
@@ -244,7 +249,7 @@ class Number:
     def estimate(self, *, stored: bool = True) -> Estimate:
         """The value and its allowed error."""
         value, variance = self.tape._store(self.pair) if stored else self.pair
-        return Estimate(value, np.sqrt(variance))
+        return Estimate(value, self.tape._budget(variance))
 
 
 class Leaf:
@@ -288,15 +293,18 @@ class Leaf:
             if number.contributions:
                 pair = self._tape._store(self._tape._sum(number.contributions))
                 value[index], variance[index] = pair
-        return Estimate(value, np.sqrt(variance))
+        return Estimate(value, self._tape._budget(variance))
 
 
-def softmax(tape: Tape, scores: Sequence[Number]) -> list[Number]:
-    """exp(s_j) / sum_k exp(s_k), shifted by the largest score so that nothing overflows."""
+def softmax_mean(tape: Tape, scores: Sequence[Number], values: Sequence[Number]) -> Number:
+    """sum_j exp(s_j) v_j / sum_k exp(s_k), shifted by the largest score so that nothing overflows.
+
+    Divided once, at the end: the error of the normaliser is one and the same for every j.
+    """
     shift = tape.constant(-max(float(score.value) for score in scores))
     exponentials = [(score + shift).exp() for score in scores]
-    normaliser = tape.total(exponentials).reciprocal()
-    return [exponential * normaliser for exponential in exponentials]
+    weighted = [e * value for e, value in zip(exponentials, values, strict=True)]
+    return tape.total(exponentials).reciprocal() * tape.total(weighted)
 
 
 def cosine(tape: Tape, angles: Sequence[Fraction]) -> Number:

@@ -38,8 +38,9 @@ def masked_softmax(
     """Softmax over the allowed keys; a row that may attend to nothing is 0, and so its gradient."""
     if mask is None:
         return jax.nn.softmax(scores, axis=-1)
-    scores = jnp.where(mask, scores, -jnp.inf)
+    # The dtype's own lowest number, not infinity: nothing here is ever infinite or NaN.
+    scores = jnp.where(mask, scores, jnp.finfo(scores.dtype).min)
     largest = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
-    exponentials = jnp.exp(scores - jnp.where(largest == -jnp.inf, 0.0, largest))
+    exponentials = jnp.where(mask, jnp.exp(scores - largest), 0.0)
     total = exponentials.sum(-1, keepdims=True)
     return exponentials / jnp.where(total == 0.0, 1.0, total)

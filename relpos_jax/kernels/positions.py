@@ -44,8 +44,8 @@ class Positions:
     @classmethod
     def of(
         cls,
-        query: Int[Array, "*B Lq"] | None,
-        key: Int[Array, "*B Lk"] | None,
+        query: Int[Array, "*Bq Lq"] | None,
+        key: Int[Array, "*Bk Lk"] | None,
         sizes: Sizes,
         causal: bool,
     ) -> Positions:
@@ -60,7 +60,7 @@ class Positions:
         key = jnp.arange(Lk) if key is None else jnp.asarray(key)
         return cls(jnp.broadcast_to(query, (B, Lq)), jnp.broadcast_to(key, (B, Lk)), Lq, Lk, causal)
 
-    def arrays(self) -> tuple[Int[Array, "*B Lq"], Int[Array, "*B Lk"]]:
+    def arrays(self) -> tuple[Int[Array, "*Bq Lq"], Int[Array, "*Bk Lk"]]:
         """The positions as arrays, the default's written out."""
         if self.query is None or self.key is None:
             return jnp.arange(self.Lk - self.Lq, self.Lk), jnp.arange(self.Lk)

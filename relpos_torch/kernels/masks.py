@@ -38,8 +38,9 @@ def masked_softmax(
     """Softmax over the allowed keys; a row that may attend to nothing is 0, and so its gradient."""
     if mask is None:
         return scores.softmax(-1)
-    scores = scores.masked_fill(~mask, -torch.inf)
+    # The dtype's own lowest number, not infinity: nothing here is ever infinite or NaN.
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     largest = scores.detach().amax(-1, keepdim=True)
-    exponentials = (scores - largest.masked_fill(largest == -torch.inf, 0.0)).exp()
+    exponentials = (scores - largest).exp().masked_fill(~mask, 0.0)
     total = exponentials.sum(-1, keepdim=True)
     return exponentials / total.masked_fill(total == 0.0, 1.0)

@@ -26,8 +26,8 @@ class Positions:
         causal: Keys at later positions than the query's are never read.
     """
 
-    query: Int[Tensor, "*B Lq"] | None
-    key: Int[Tensor, "*B Lk"] | None
+    query: Int[Tensor, "*Bq Lq"] | None
+    key: Int[Tensor, "*Bk Lk"] | None
     Lq: int
     Lk: int
     causal: bool
@@ -35,8 +35,8 @@ class Positions:
     @classmethod
     def of(
         cls,
-        query: Int[Tensor, "*B Lq"] | None,
-        key: Int[Tensor, "*B Lk"] | None,
+        query: Int[Tensor, "*Bq Lq"] | None,
+        key: Int[Tensor, "*Bk Lk"] | None,
         sizes: Sizes,
         causal: bool,
     ) -> Positions:
@@ -53,7 +53,7 @@ class Positions:
 
     def tensors(
         self, device: torch.device
-    ) -> tuple[Int[Tensor, "*B Lq"], Int[Tensor, "*B Lk"]]:
+    ) -> tuple[Int[Tensor, "*Bq Lq"], Int[Tensor, "*Bk Lk"]]:
         """The positions as tensors, the default's written out."""
         if self.query is None or self.key is None:
             places = torch.arange(min(0, self.Lk - self.Lq), self.Lk, device=device)

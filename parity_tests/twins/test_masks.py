@@ -1,0 +1,122 @@
+"""Who may attend to whom: broadcasting, causality, rows that may attend to nothing."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from parity_tests.twins.twin import draw, draw_params, passes
+from relpos import T5, NoPosition, RoPE, ShapeError, Shaw, Windowed, oracle
+from relpos.oracle import Precision
+from relpos.parity import compare, compare_exact
+
+B, H, Lq, Lk, d = 2, 3, 5, 7, 8
+SCHEMES = [NoPosition(), Shaw(2, 1), Windowed(1, 2), T5(8, 20), RoPE("half")]
+
+
+@pytest.mark.parametrize("shape", list(itertools.product((1, B), (1, H), (1, Lq), (1, Lk))))
+def test_a_mask_of_every_broadcastable_shape_equals_the_full_one(
+    twin: Any, shape: tuple[int, ...]
+) -> None:
+    scheme = Shaw(2, 1)
+    q, k, v = draw(1, B, H, Lq, d), draw(2, B, H, Lk, d), draw(3, B, H, Lk, d)
+    params = draw_params(scheme, H, d)
+    mask = np.random.default_rng(7).random(shape) > 0.4
+    got = twin.attention(scheme, params, q, k, v, mask=mask)
+    full = np.broadcast_to(mask, (B, H, Lq, Lk))
+    expected = oracle.attention(scheme, params, q, k, v, mask=full).output
+    passes(compare(expected, got))
+
+
+def test_a_mask_with_fewer_axes_is_aligned_at_the_keys(twin: Any) -> None:
+    q, k = draw(1, B, H, Lq, d), draw(2, B, H, Lk, d)
+    mask = np.random.default_rng(7).random((Lq, Lk)) > 0.4
+    short = twin.attention(NoPosition(), {}, q, k, k, mask=mask)
+    full = twin.attention(NoPosition(), {}, q, k, k, mask=mask[None, None])
+    np.testing.assert_array_equal(short, full)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_row_that_may_attend_to_nothing_is_zero_and_its_gradients_finite(
+    twin: Any, scheme: Any, dtype: str
+) -> None:
+    q, k, v = (draw(n, B, H, L, d, dtype=dtype) for n, L in enumerate((Lq, Lk, Lk)))
+    params = draw_params(scheme, H, d, dtype)
+    mask = np.ones((B, 1, Lq, Lk), bool)
+    mask[1, :, 3] = False
+    out = twin.attention(scheme, params, q, k, v, mask=mask)
+    assert out.dtype == dtype
+    assert np.isfinite(out).all()
+    assert (out[1, :, 3] == 0).all()
+    assert (out[0] != 0).all()
+    gradients = twin.gradients(scheme, params, q, k, v, cotangent=np.ones_like(q), mask=mask)
+    for gradient in gradients.values():
+        assert np.isfinite(gradient).all()
+    assert (gradients["q"][1, :, 3] == 0).all()
+
+
+def test_nothing_becomes_infinite_on_the_way_to_a_masked_softmax() -> None:
+    from parity_tests.twins.twin import JaxTwin
+
+    q = draw(1, B, H, Lq, d)
+    mask = np.tril(np.ones((Lq, Lq), bool), -1)
+    with jax.debug_infs(True), jax.debug_nans(True):
+        assert np.isfinite(JaxTwin().attention(NoPosition(), {}, q, q, q, mask=mask)).all()
+
+
+def test_causal_aligns_the_queries_to_the_end_of_the_keys(twin: Any) -> None:
+    # With equal scores and one-hot values the weights themselves come out.
+    q, k, v = np.zeros((1, 1, 2, 5)), np.zeros((1, 1, 5, 5)), np.eye(5)[None, None]
+    weights = twin.attention(NoPosition(), {}, q, k, v, causal=True)[0, 0]
+    expected = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], bool)
+    passes(compare_exact(expected, weights > 0, what="who sees whom"))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_a_causal_output_does_not_see_the_future(twin: Any, scheme: Any) -> None:
+    q, k, v = (draw(n, B, H, Lk, d) for n in range(3))
+    params = draw_params(scheme, H, d)
+    before = twin.attention(scheme, params, q, k, v, causal=True)
+    for t in range(1, Lk):
+        changed = [np.concatenate([a[:, :, :t], draw(9, B, H, Lk - t, d)], 2) for a in (q, k, v)]
+        after = twin.attention(scheme, params, *changed, causal=True)
+        np.testing.assert_array_equal(after[:, :, :t], before[:, :, :t])
+        assert (after[:, :, t:] != before[:, :, t:]).any()
+
+
+def test_a_padded_key_is_never_read(twin: Any) -> None:
+    scheme = Shaw(2, 1)
+    q, k = draw(1, B, H, Lq, d), draw(2, B, H, Lk, d)
+    params = draw_params(scheme, H, d)
+    mask = np.arange(Lk) < np.array([Lk, 4])[:, None]
+    wild = k.copy()
+    wild[1, :, 4:] = 1e30
+    calm = twin.attention(scheme, params, q, k, k, mask=mask[:, None, None, :])
+    np.testing.assert_array_equal(
+        twin.attention(scheme, params, q, wild, wild, mask=mask[:, None, None, :]), calm
+    )
+
+
+def test_padding_with_one_entry_per_key_is_refused_with_the_way_to_write_it(twin: Any) -> None:
+    q, k = draw(1, B, H, Lq, d), draw(2, B, H, Lk, d)
+    with pytest.raises(ShapeError, match=r"padding \[B, Lk\] as mask\[:, None, None, :\]"):
+        twin.attention(NoPosition(), {}, q, k, k, mask=np.ones((B, Lk), bool))
+
+
+def test_half_precision_with_a_mask_stays_within_its_budget(twin: Any) -> None:
+    scheme = Shaw(2, 1)
+    q, k, v = (draw(n, B, H, L, d, dtype="float16") for n, L in enumerate((Lq, Lk, Lk)))
+    params = draw_params(scheme, H, d, "float16")
+    mask = np.random.default_rng(3).random((B, 1, Lq, Lk)) > 0.5
+    got = twin.attention(scheme, params, q, k, v, mask=mask)
+    exact = [a.astype(np.float64) for a in (q, k, v)]
+    tables = {name: table.astype(np.float64) for name, table in params.items()}
+    expected = oracle.attention(
+        scheme, tables, *exact, mask=mask, precision=Precision.of("float16")
+    ).output
+    passes(compare(expected, got, dtype="float16"))

@@ -1,0 +1,169 @@
+"""Both twins behind one face: numpy in, numpy out, axes as torch has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from flax import nnx
+from numpy.typing import NDArray
+
+import relpos_jax
+import relpos_jax.nnx
+import relpos_torch
+from relpos import AttentionSettings, Scheme
+from relpos.parity import Comparison, Verdict
+from relpos.parity.sides.torch_side import to_numpy, to_tensor
+from relpos.weights import Weights, load_into
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class TorchTwin:
+    """relpos_torch."""
+
+    name = "torch"
+
+    def array(self, array: Any) -> Any:
+        """Numpy to the framework's array; None and numbers stay."""
+        return to_tensor(array) if isinstance(array, np.ndarray) else array
+
+    def numpy(self, array: Any) -> NDArray[Any]:
+        """The framework's array to numpy."""
+        return to_numpy(array.detach())
+
+    def attention(
+        self, scheme: Scheme, params: Mapping[str, Any], *qkv: NDArray[Any], **options: Any
+    ) -> NDArray[Any]:
+        """`attention` with axes [B, H, L, d]."""
+        options = {name: self.array(value) for name, value in options.items()}
+        tensors = {name: self.array(value) for name, value in params.items()}
+        q, k, v = (self.array(a) for a in qkv)
+        return self.numpy(relpos_torch.attention(q, k, v, scheme, tensors, **options))
+
+    def gradients(
+        self,
+        scheme: Scheme,
+        params: Mapping[str, Any],
+        *qkv: NDArray[Any],
+        cotangent: NDArray[Any],
+        **options: Any,
+    ) -> Arrays:
+        """Gradients of sum(cotangent * output)."""
+        options = {name: self.array(value) for name, value in options.items()}
+        inputs = dict(zip("qkv", map(self.array, qkv), strict=True))
+        tables = {name: self.array(value) for name, value in params.items()}
+        leaves = {name: t.requires_grad_() for name, t in {**inputs, **tables}.items()}
+        out = relpos_torch.attention(*inputs.values(), scheme, tables, **options)
+        out.backward(self.array(cotangent))
+        return {name: self.numpy(leaf.grad) for name, leaf in leaves.items()}
+
+    def layer(self, settings: AttentionSettings, tensors: Arrays) -> Callable[..., Any]:
+        """A layer with these weights; its calls take and give numpy, caches apart."""
+        dtype = getattr(torch, next(iter(tensors.values())).dtype.name)
+        layer = relpos_torch.RelativeAttention.from_settings(settings, dtype=dtype)
+        return NumpyLayer(self, load_into(layer, Weights({"": settings}, tensors)))
+
+
+class JaxTwin:
+    """relpos_jax."""
+
+    name = "jax"
+
+    def array(self, array: Any) -> Any:
+        """Numpy to the framework's array; None and numbers stay."""
+        return jnp.asarray(array) if isinstance(array, np.ndarray) else array
+
+    def numpy(self, array: Any) -> NDArray[Any]:
+        """The framework's array to numpy."""
+        return np.asarray(array)
+
+    def attention(
+        self, scheme: Scheme, params: Mapping[str, Any], *qkv: NDArray[Any], **options: Any
+    ) -> NDArray[Any]:
+        """`attention` with axes [B, H, L, d]."""
+        options = {name: self.array(value) for name, value in options.items()}
+        arrays = {name: self.array(value) for name, value in params.items()}
+        q, k, v = (self.array(a.swapaxes(1, 2)) for a in qkv)
+        out = relpos_jax.attention(q, k, v, scheme, arrays, **options)
+        return self.numpy(out).swapaxes(1, 2)
+
+    def gradients(
+        self,
+        scheme: Scheme,
+        params: Mapping[str, Any],
+        *qkv: NDArray[Any],
+        cotangent: NDArray[Any],
+        **options: Any,
+    ) -> Arrays:
+        """Gradients of sum(cotangent * output)."""
+        options = {name: self.array(value) for name, value in options.items()}
+        arrays = {name: self.array(value) for name, value in params.items()}
+        inputs = [self.array(a.swapaxes(1, 2)) for a in qkv]
+
+        def call(q: Any, k: Any, v: Any, params: Any) -> Any:
+            return relpos_jax.attention(q, k, v, scheme, params, **options)
+
+        _, pull = jax.vjp(call, *inputs, arrays)
+        *by_input, by_param = pull(self.array(cotangent.swapaxes(1, 2)))
+        named = {n: self.numpy(g).swapaxes(1, 2) for n, g in zip("qkv", by_input, strict=True)}
+        return named | {name: self.numpy(gradient) for name, gradient in by_param.items()}
+
+    def layer(self, settings: AttentionSettings, tensors: Arrays) -> Callable[..., Any]:
+        """A layer with these weights; its calls take and give numpy, caches apart."""
+        dtype = next(iter(tensors.values())).dtype
+        layer = relpos_jax.nnx.RelativeAttention.from_settings(
+            settings, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0)
+        )
+        return NumpyLayer(self, load_into(layer, Weights({"": settings}, tensors)))
+
+
+class NumpyLayer:
+    """A layer whose calls take and give numpy arrays."""
+
+    def __init__(self, twin: Any, layer: Any) -> None:
+        self.twin, self.layer = twin, layer
+
+    def __call__(self, *inputs: NDArray[Any], **options: Any) -> Any:
+        options = {name: self.twin.array(value) for name, value in options.items()}
+        out = self.layer(*map(self.twin.array, inputs), **options)
+        if isinstance(out, tuple):
+            return self.twin.numpy(out[0]), out[1]
+        return self.twin.numpy(out)
+
+    def init_cache(self, batch: int, capacity: int) -> Any:
+        """The layer's empty cache."""
+        return self.layer.init_cache(batch, capacity)
+
+
+def draw(seed: int, *shape: int, dtype: Any = np.float64) -> NDArray[Any]:
+    """Normal numbers, the same on every machine."""
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def draw_params(scheme: Scheme, H: int, d: int, dtype: Any = np.float64) -> Arrays:
+    """A scheme's parameters."""
+    table = scheme.parameters(H, d)
+    return {p.name: draw(n + 101, *p.shape, dtype=dtype) for n, p in enumerate(table)}
+
+
+def draw_weights(settings: AttentionSettings, dtype: Any = np.float64) -> Arrays:
+    """A layer's parameters."""
+    return {
+        p.name: draw(n + 211, *p.shape, dtype=dtype) * np.asarray(0.5, dtype)
+        for n, p in enumerate(settings.parameters())
+    }
+
+
+def passes(comparison: Comparison) -> None:
+    """Assert that a comparison passed; the failure says where and by how much."""
+    assert comparison.verdict is Verdict.PASS, str(comparison)
+
+
+def fails(comparison: Comparison) -> None:
+    """Assert that a comparison failed."""
+    assert comparison.verdict is Verdict.FAIL, str(comparison)
