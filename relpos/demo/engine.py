@@ -1,8 +1,8 @@
 """The voice in onnxruntime: what goes into every attention layer and what comes out of it.
 
 The model stays as it is but for its outputs: the input of each query projection and the output of
-each output projection. Optimisations that rewrite the graph are off, so that the engine computes the
-operations that the file holds.
+each output projection. Optimisations that rewrite the graph are off, so that the engine computes
+the operations that the file holds.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relpos.demo.judge import ENGINE, SCORES, pair_name
+from relpos.demo.judge import ENGINE, SCORES, SIDES, pair_name
 from relpos.parity.comparison import Comparison
 from relpos.parity.report import Report
 
@@ -38,7 +38,7 @@ _GROUPS: dict[str, Callable[[Comparison], bool]] = {
 
 def lines_of(report: Report, layers: list[str]) -> list[Line]:
     """Every comparison that the layers' checks hold, in a fixed order."""
-    against_truth = {side: f"{side} against float64" for side in (ENGINE, "torch", "flax")}
+    against_truth = {side: f"{side} vs float64" for side in SIDES}
     pairs = [("torch", ENGINE), ("flax", ENGINE), ("flax", "torch")]
     sides = against_truth | {name: name for name in (pair_name(*pair) for pair in pairs)}
     lines = []

@@ -6,6 +6,7 @@ so the engine is judged by the oracle too, and pairs may differ by what both are
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,9 +19,19 @@ from relpos.parity.report import Check
 from relpos.parity.sides.base import Answer, gradient_of
 from relpos.weights import Weights, export
 
-__all__ = ["ENGINE", "SCORES", "bits_check", "distance_of_pair", "layer_checks", "pair_name"]
+__all__ = [
+    "ENGINE",
+    "SCORES",
+    "SIDES",
+    "bits_check",
+    "distance_of_pair",
+    "layer_checks",
+    "pair_name",
+]
 
 ENGINE = "onnxruntime"
+#: Who is judged by the oracle, each alone.
+SIDES = (ENGINE, "torch", "flax")
 #: Name of the position scores among a side's comparisons.
 SCORES = "position scores"
 _DTYPE = "float32"
@@ -34,7 +45,7 @@ def distance_of_pair(index: tuple[int, ...]) -> int:
 
 def pair_name(first: str, second: str) -> str:
     """Two sides as one that can be right or wrong."""
-    return f"{first} against {second}"
+    return f"{first} vs {second}"
 
 
 def layer_checks(
@@ -77,27 +88,26 @@ def layer_checks(
 
 
 def _compare_scores(truth: Truth, scores: NDArray[np.float32]) -> Comparison:
-    return compare(
-        truth.scores, scores, what=SCORES, dtype=_DTYPE, distance_of=distance_of_pair
-    )
+    return compare(truth.scores, scores, what=SCORES, dtype=_DTYPE, distance_of=distance_of_pair)
 
 
 def bits_check(voice: Voice, side: str, back: Weights) -> Check:
     """The weights that a side holds, written in the voice's own layout: the original's bits."""
     names, _ = export(back, "vits", prefix=voice.prefix)
     comparisons = [
-        Comparison(name, problem="is not among the arrays that came back")
-        if name not in names
-        else compare_exact(_bytes(array), _bytes(names[name]), what=name)
+        compare_exact(_digest(array), _digest(names[name]), what=f"SHA-256 of {name}")
         for name, array in voice.original.items()
+        if name in names
     ]
     comparisons += [
-        Comparison(name, problem="is not among the voice's arrays")
-        for name in names
-        if name not in voice.original
+        Comparison(name, problem="is on one side only")
+        for name in sorted(names.keys() ^ voice.original.keys())
     ]
-    return Check("weights", "back to the voice's layout", side, "", tuple(comparisons))
+    return Check("weights", "back in the voice's layout", side, "", tuple(comparisons))
 
 
-def _bytes(array: NDArray[np.float32]) -> NDArray[np.uint8]:
-    return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+def _digest(array: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """The hash of an array's bytes and shape, as 32 whole numbers."""
+    digest = hashlib.sha256(str(array.shape).encode())
+    digest.update(np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(digest.digest(), np.uint8)

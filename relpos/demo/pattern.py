@@ -51,7 +51,11 @@ def pattern_of(scores: list[NDArray[np.float32]], left: int, right: int) -> Patt
                 for layer in np.array(scores, np.float64)
             ]
         )
-        for measure in (np.mean, lambda row: np.quantile(row, 0.1), lambda row: np.quantile(row, 0.9))
+        for measure in (
+            np.mean,
+            lambda row: np.quantile(row, 0.1),
+            lambda row: np.quantile(row, 0.9),
+        )
     )
     return Pattern(reach, mean, low, high)
 
@@ -66,43 +70,43 @@ def draw(pattern: Pattern, layers: list[str], window: tuple[int, int], caption: 
         caption: What was measured, for the line below the title.
     """
     columns, heads = pattern.mean.shape[:2]
-    figure = Figure(figsize=(1.2 + 1.75 * columns, 1.5 + 1.9 * heads), dpi=150)
+    figure = Figure(figsize=(1.0 + 1.6 * columns, 1.6 + 1.75 * heads), dpi=150)
     FigureCanvasAgg(figure)
     axes = figure.subplots(heads, columns, sharex=True, sharey=True, squeeze=False)
     left, right = window
+    inside = (pattern.distances >= -left) & (pattern.distances <= right)
     for h in range(heads):
         for n in range(columns):
             ax, colour = axes[h, n], _COLOURS[h % len(_COLOURS)]
-            ax.axvspan(-left - 0.5, right + 0.5, color="#f2f0ea", linewidth=0, zorder=0)
+            at, mean = pattern.distances[inside], pattern.mean[n, h]
+            ax.axvspan(-left - 0.5, right + 0.5, color="#f3f1ec", linewidth=0, zorder=0)
             ax.axhline(0.0, color="#999999", linewidth=0.7, zorder=1)
-            ax.fill_between(
-                pattern.distances,
-                pattern.low[n, h],
-                pattern.high[n, h],
-                color=colour,
-                alpha=0.22,
-                linewidth=0,
-            )
-            ax.plot(
-                pattern.distances,
-                pattern.mean[n, h],
-                color=colour,
-                marker="o",
-                markersize=3,
-                linewidth=1.4,
-            )
+            low, high = pattern.low[n, h][inside], pattern.high[n, h][inside]
+            ax.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
+            ax.plot(at, mean[inside], color=colour, marker="o", markersize=3, linewidth=1.4)
+            # No line to here: the pattern jumps to nothing at the window's end.
+            ax.plot(pattern.distances[~inside], mean[~inside], "o", color="#777777", markersize=2.5)
             ax.spines[["top", "right"]].set_visible(False)
             ax.tick_params(labelsize=8, length=2)
             ax.set_xticks(sorted({-left, 0, right}))
-            ax.yaxis.set_major_locator(MaxNLocator(5))
+            ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
             if h == 0:
-                ax.set_title(f"layer {layers[n]}", fontsize=9)
-        axes[h, 0].set_ylabel(f"head {h}", fontsize=9)
-    figure.suptitle("What each distance adds to the attention score", fontsize=12, y=0.985)
-    figure.supxlabel("distance j - i of the key from the query, in tokens", fontsize=9)
-    figure.supylabel("added before the softmax", fontsize=9)
-    figure.text(0.5, 0.915, caption, ha="center", fontsize=8, color="#555555")
-    figure.tight_layout(rect=(0.0, 0.0, 1.0, 0.925))
+                ax.set_title(f"layer {layers[n]}", fontsize=9, pad=4)
+        axes[h, 0].set_ylabel(f"head {h}\nadded to the score", fontsize=9)
+    height = figure.get_figheight()
+    # The plots first: what is written above and below them has places of its own, in inches.
+    figure.tight_layout(rect=(0.0, 0.3 / height, 1.0, 1 - 0.78 / height))
+    figure.suptitle(
+        "What each distance adds to the attention score", fontsize=12, y=1 - 0.1 / height, va="top"
+    )
+    figure.text(0.5, 1 - 0.36 / height, caption, ha="center", va="top", fontsize=8, color="#555555")
+    figure.text(
+        0.5,
+        0.1 / height,
+        "distance j - i, key position minus query position, in tokens",
+        ha="center",
+        fontsize=9,
+    )
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 __all__ = ["IPA", "SENTENCE", "Tokens", "read_tokens"]
 
 SENTENCE = "Word order matters."
-IPA = "wˈɜːd ˈɔːɹdɚ mˈæɾɚz."
+IPA = "wˈɜːd ˈɔːɹdɚ mˈæɾɚz."  # noqa: RUF001 - these are the letters of IPA
 
 
 @dataclass(frozen=True, eq=False)

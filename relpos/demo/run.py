@@ -9,6 +9,9 @@ import shlex
 import time
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from relpos.demo.document import document
 from relpos.demo.engine import Engine
 from relpos.demo.figures import lines_of
@@ -21,7 +24,6 @@ from relpos.errors import RelposError
 from relpos.parity.files import to_json, write_whole
 from relpos.parity.report import Report
 from relpos.parity.verdict import Verdict
-from relpos.schemes import Windowed
 from relpos.weights import save
 from relpos.weights.files import write_whole as write_bytes
 
@@ -60,7 +62,9 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def run_demo(model: Path | None, out: Path, screen: Screen, *, keep_weights: bool = False) -> Report:
+def run_demo(
+    model: Path | None, out: Path, screen: Screen, *, keep_weights: bool = False
+) -> Report:
     """Run the demo.
 
     Args:
@@ -80,31 +84,35 @@ def run_demo(model: Path | None, out: Path, screen: Screen, *, keep_weights: boo
     with screen.step("Read the voice") as say:
         path, name = packaged_voice() if model is None else (model, model.name)
         voice = read_voice(path, name)
-        say(f"{name}, SHA-256 {voice.sha256[:8]}" + (", as it should be" if model is None else ""))
+        say(name + (", SHA-256 as expected" if model is None else ""))
         say(_described(voice))
-        say(f"{len(voice.original)} arrays converted, {voice.audit.count('dropped')} beside them")
-    with screen.step("Run it in onnxruntime") as say:
+        say(
+            f"{voice.audit.count('used')} arrays converted, {voice.audit.count('dropped')} beside "
+            f"them, {len(voice.audit.outside)} outside"
+        )
+    with screen.step("Run the engine") as say:
         engine = Engine(voice)
         tokens = read_tokens(path, engine.num_symbols)
         recording = engine.record(tokens.ids)
-        say(f"{tokens.note}, {len(tokens.ids)} tokens: what enters and leaves every layer")
+        say(f"{tokens.note}, {len(tokens.ids)} tokens")
+        say(f"onnxruntime {engine.version}: input and output of each layer")
     questions = questions_of(voice.weights, recording)
     report = Report()
     with Oracle(voice.weights, questions) as oracle:
         # The frameworks take seconds to import; until here nobody needed them.
-        with screen.step("Run it in PyTorch") as say:
+        with screen.step("Run PyTorch") as say:
             from relpos.demo.torch_layers import TorchLayers
 
             torch_layers = TorchLayers(voice.weights)
             by_torch = {layer: torch_layers.answer(layer, q) for layer, q in questions.items()}
-            say(f"{TorchLayers.version}: outputs and gradients of {len(by_torch)} layers")
-        with screen.step("Run it in JAX/Flax") as say:
+            say(f"{TorchLayers.version}: outputs and gradients")
+        with screen.step("Run JAX/Flax") as say:
             from relpos.demo.flax_layers import FlaxLayers
 
             flax_layers = FlaxLayers(voice.weights)
             by_flax = {layer: flax_layers.answer(layer, q) for layer, q in questions.items()}
             say(f"{FlaxLayers.version}: the same, under jit")
-        with screen.step("Draw the pattern") as say:
+        with screen.step("Draw its pattern") as say:
             scores = {
                 layer: {
                     "torch": torch_layers.position_scores(layer, question),
@@ -113,10 +121,10 @@ def run_demo(model: Path | None, out: Path, screen: Screen, *, keep_weights: boo
                 for layer, question in questions.items()
             }
             picture = _picture(voice, tokens.note, [one["torch"] for one in scores.values()])
-            say("what the model learned about distance")
-        with screen.step("Wait for the oracle") as say:
+            say("what each distance adds, by layer and head")
+        with screen.step("Wait for float64") as say:
             truths = oracle.answers()
-            say("the same layers as float64 loops, in a process beside this one")
+            say("the oracle: Python loops, in a process beside this")
     with screen.step("Judge") as say:
         for layer, truth in truths.items():
             answers = {
@@ -129,7 +137,7 @@ def run_demo(model: Path | None, out: Path, screen: Screen, *, keep_weights: boo
             report.add(bits_check(voice, side, layers.back()))
         from relpos.demo.wrong_rule import try_wrong_rule
 
-        wrong, findings, caught = try_wrong_rule(voice.weights, questions, truths, report)
+        wrong, findings, caught = try_wrong_rule(voice, questions, truths, report)
         report.add(caught)
         say(f"{report.comparisons} arrays, {report.entries:,} numbers")
     lines = lines_of(report, list(questions))
@@ -163,26 +171,25 @@ def run_demo(model: Path | None, out: Path, screen: Screen, *, keep_weights: boo
     if keep_weights:
         save(out / "voice-attention.safetensors", voice.weights, overwrite=True)
     screen.figures(lines, list(questions))
-    screen.wrong_rule(findings)
+    screen.wrong_rule(findings, wrong)
     return report
 
 
 def _described(voice: Voice) -> str:
-    settings = voice.settings
+    settings, scheme = voice.settings, voice.scheme
     return (
-        f"{len(voice.weights.layers)} layers of {settings.num_heads} heads of {settings.width}, "
-        f"{settings.scheme}"
+        f"{len(voice.weights.layers)} attention layers, {settings.num_heads} heads of "
+        f"{settings.width}, window -{scheme.left} to {scheme.right}"
     )
 
 
-def _picture(voice: Voice, note: str, scores: list[object]) -> bytes:
+def _picture(voice: Voice, note: str, scores: list[NDArray[np.float32]]) -> bytes:
     from relpos.demo.pattern import draw, pattern_of
 
-    scheme = voice.settings.scheme
-    assert isinstance(scheme, Windowed)
+    scheme = voice.scheme
     pattern = pattern_of(scores, scheme.left, scheme.right)
     caption = (
-        f"{voice.name}, {note}: mean over the sentence's queries, band from the 10th to the 90th "
-        f"percentile. Shaded: the window; outside it the model adds nothing."
+        f"{voice.name}, {note}. Mean over its tokens as queries, band: 10th to 90th percentile.\n"
+        "Shaded: the window of the learned tables; outside it the model adds exactly nothing."
     )
     return draw(pattern, list(voice.weights.layers), (scheme.left, scheme.right), caption)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from relpos.demo.figures import Line
 from relpos.demo.wrong_rule import Finding
+from relpos.parity.report import Report
 from relpos.parity.verdict import Verdict
 
 __all__ = ["PLAIN_WIDTH", "Screen", "plain_console"]
@@ -59,16 +60,16 @@ class Screen:
             yield found.append
         self.seconds[name] = seconds = time.perf_counter() - started
         row = Table.grid(padding=(0, 2))
-        row.add_column(width=4, justify="right")
-        row.add_column(width=25)
+        row.add_column(width=5, justify="right")
+        row.add_column(width=16)
         row.add_column()
-        row.add_row(Text(f"{seconds:.1f}s", style="dim"), Text(name), Text("; ".join(found)))
+        row.add_row(Text(f"{seconds:.1f}s", style="dim"), Text(name), Text("\n".join(found)))
         self._console.print(row)
 
     def figures(self, lines: list[Line], layers: list[str]) -> None:
         """Every comparison, as multiples of its budget."""
         self.line()
-        self.line("Largest error, as a multiple of what float32 arithmetic may be wrong by:", "bold")
+        self.line("Largest error, as a multiple of what float32 may be wrong by:", "bold")
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
         table.add_column("compared")
         for layer in layers:
@@ -80,22 +81,24 @@ class Screen:
             cells = [
                 Text(f"{ratio:.2f}", style="" if ratio <= 1.0 else "red") for ratio in line.ratios
             ]
-            table.add_row(f"  {line.name}", *cells, f"{max(line.errors):.1e}")
+            table.add_row(f" {line.name}", *cells, f"{max(line.errors):.1e}")
         self._console.print(table)
 
-    def wrong_rule(self, findings: list[Finding]) -> None:
+    def wrong_rule(self, findings: list[Finding], wrong: Report) -> None:
         """What the wrong rule did, layer by layer."""
-        self.line("The same weights under a wrong rule (clip to the window's last row):", "bold")
+        self.line(
+            "The same weights under a wrong rule (clip at the window, not zero outside):", "bold"
+        )
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
         for heading in (
             "layer",
-            "output wrong by",
+            "output off by",
             "x budget",
-            "scores wrong inside the window",
-            "outside",
-            "verdict",
+            "scores wrong\nin the window",
+            "\nand outside",
+            "\nverdict",
         ):
-            table.add_column(heading, justify="left" if heading == "verdict" else "right")
+            table.add_column(heading, justify="left" if "verdict" in heading else "right")
         for finding in findings:
             table.add_row(
                 finding.layer,
@@ -103,10 +106,17 @@ class Screen:
                 f"{finding.ratio:,.0f}",
                 str(finding.wrong_inside),
                 f"{finding.wrong_outside} of {finding.outside}",
-                Text("FAIL, caught", "green") if finding.caught else Text("not caught", "red"),
+                Text("FAIL", "green") if finding.caught else Text("not caught", "red"),
             )
         self._console.print(table)
+        if wrong.blame():
+            self.line(f"What the harness says: {wrong.blame()[0]}.")
+            for check in wrong.of(Verdict.FAIL)[:1]:
+                self.line(check.finding, "dim")
+        self.line()
 
     def verdict(self, verdict: Verdict, text: str) -> None:
         """The verdict and a sentence."""
-        self._console.print(Text.assemble((verdict.value, f"bold {_COLOURS[verdict]}"), f"  {text}"))
+        self._console.print(
+            Text.assemble((verdict.value, f"bold {_COLOURS[verdict]}"), f"  {text}")
+        )

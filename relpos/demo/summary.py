@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+from relpos.demo.judge import ENGINE, pair_name
 from relpos.demo.screen import Screen
 from relpos.parity.report import Report
 from relpos.parity.verdict import Verdict
@@ -16,27 +18,20 @@ def summarise(report: Report, out: Path, screen: Screen) -> None:
     seconds = f"in {report.seconds:.0f} s"
     if report.verdict is Verdict.PASS:
         layers = report.details["voice"]["layers"]
-        engine = max(
-            report.worst_ratio(side=side, gradients=False) or 0.0
-            for side in ("torch against onnxruntime", "flax against onnxruntime")
-        )
-        worst = max(
-            report.worst_ratio(side=side) or 0.0
-            for side in ("torch", "flax", "flax against torch")
-        )
-        findings = report.details["wrong_rule"]["findings"]
-        errors = [finding["error"] for finding in findings]
+        engine = _worst(report, [pair_name(side, ENGINE) for side in ("torch", "flax")])
+        exact = _worst(report, ["torch", "flax"])
+        errors = [f["error"] for f in report.details["wrong_rule"]["findings"]]
         screen.verdict(report.verdict, f"{report.entries:,} numbers compared {seconds}")
         for text in (
-            f"1. {layers} attention layers of a real model run in PyTorch and in JAX/Flax, one "
-            "class each.",
-            f"2. Both are what onnxruntime computes, an engine that none of us wrote: {engine:.2f} "
-            "x the error allowed.",
-            f"3. Both are what float64 loops compute, gradients included: {worst:.2f} x the error "
-            "allowed.",
+            f"1. {layers} attention layers of a real voice run in PyTorch and in JAX/Flax,",
+            "   one layer class each, the same weights.",
+            "2. Both give what onnxruntime gives, an engine that none of us wrote:",
+            f"   at most {engine:.2f} times what float32 may be wrong by.",
+            "3. Both give what float64 loops give, and their gradients do too:",
+            f"   at most {exact:.2f} times.",
             "4. The weights went in and came back with every bit the same.",
-            f"5. A wrong rule runs just as smoothly and is off by {min(errors):.1f} to "
-            f"{max(errors):.1f}: the harness named it.",
+            "5. A wrong rule runs just as smoothly and is off by "
+            f"{min(errors):.1f} to {max(errors):.1f}: it was named.",
         ):
             screen.line(text)
         screen.line()
@@ -51,3 +46,9 @@ def summarise(report: Report, out: Path, screen: Screen) -> None:
                 screen.line(f"{check.name}: {check.finding}")
     screen.line()
     screen.line(f"Read {out / 'report.md'}, look at {out / 'pattern.png'}.")
+
+
+def _worst(report: Report, sides: list[str]) -> float:
+    """The worst ratio of these sides; infinite where one was not compared at all."""
+    ratios = [report.worst_ratio(side=side) for side in sides]
+    return max(math.inf if ratio is None else ratio for ratio in ratios)

@@ -1,7 +1,7 @@
 """The voice: a text-to-speech model of the VITS family in an ONNX file, and its attention.
 
-The packaged voice is one exact file, so its hash is checked; another voice of the family is read off
-its own shapes. Weights [D, D] do not tell the number of heads, but the tables do: `emb_rel_k`
+The packaged voice is one exact file, so its hash is checked; another voice of the family is read
+off its own shapes. Weights [D, D] do not tell the number of heads, but the tables do: `emb_rel_k`
 [1 or H, 2w + 1, d] has the head width d as its last axis, so that H = D / d, and the window w.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relpos.errors import WeightsError
+from relpos.schemes import Windowed
 from relpos.settings import AttentionSettings
 from relpos.weights import Audit, Weights, convert, find_layouts, read_arrays, read_settings
 from relpos.weights.neutral import Array
@@ -51,6 +52,13 @@ class Voice:
     def settings(self) -> AttentionSettings:
         """The settings that all layers share."""
         return next(iter(self.weights.layers.values()))
+
+    @property
+    def scheme(self) -> Windowed:
+        """The rule that all layers share; `read_voice` takes no voice without tables."""
+        scheme = self.settings.scheme
+        assert isinstance(scheme, Windowed)
+        return scheme
 
 
 def packaged_voice() -> tuple[Path, str]:

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from relpos.demo.judge import SCORES, distance_of_pair
+from relpos.demo.judge import SCORES, SIDES, distance_of_pair
 from relpos.demo.torch_layers import TorchLayers
 from relpos.demo.truth import Question, Truth
+from relpos.demo.voice import Voice
 from relpos.parity.comparison import compare, compare_exact
 from relpos.parity.report import Check, Report
 from relpos.parity.verdict import Verdict
-from relpos.schemes import Shaw, Windowed
+from relpos.schemes import Shaw
 from relpos.weights import Weights
 
 __all__ = ["SIDE", "Finding", "clipped", "try_wrong_rule"]
@@ -57,19 +58,16 @@ class Finding:
         return dataclasses.asdict(self)
 
 
-def clipped(weights: Weights) -> Weights:
-    """The same tensors under the rule that clips."""
-    layers = {}
-    for path, settings in weights.layers.items():
-        right = settings.scheme
-        assert isinstance(right, Windowed)  # the layout `vits` gives no other with tables
-        wrong = Shaw(right.left, right.right, right.keys, right.values, right.per_head)
-        layers[path] = dataclasses.replace(settings, scheme=wrong)
-    return Weights(layers, weights.tensors)
+def clipped(voice: Voice) -> Weights:
+    """The voice's tensors under the rule that clips."""
+    right = voice.scheme
+    wrong = Shaw(right.left, right.right, right.keys, right.values, right.per_head)
+    settings = dataclasses.replace(voice.settings, scheme=wrong)
+    return Weights(dict.fromkeys(voice.weights.layers, settings), voice.weights.tensors)
 
 
 def try_wrong_rule(
-    weights: Weights,
+    voice: Voice,
     questions: Mapping[str, Question],
     truths: Mapping[str, Truth],
     right: Report,
@@ -77,20 +75,19 @@ def try_wrong_rule(
     """Judge the wrong rule as any side is judged.
 
     Args:
-        weights: The layers, under the right rule.
+        voice: The voice.
         questions: One per layer.
         truths: The oracle's answers, under the right rule.
-        right: The checks of the sides that are right, so that the blame can be shared out.
+        right: The checks of the right rule, so that the blame can be shared out.
 
     Returns:
         A report with all these sides, one finding per layer, and the check that all were caught.
     """
-    sides = TorchLayers(clipped(weights))
-    report = Report(checks=[check for check in right.checks if check.subject != "weights"])
+    sides, scheme = TorchLayers(clipped(voice)), voice.scheme
+    report = Report(checks=[check for check in right.checks if check.side in SIDES])
     findings = []
     for layer, question in questions.items():
-        truth, scheme = truths[layer], weights.layers[layer].scheme
-        assert isinstance(scheme, Windowed)
+        truth = truths[layer]
         output = compare(truth.layer.output, sides.answer(layer, question)["output"])
         got = sides.position_scores(layer, question)
         scores = compare(truth.scores, got, what=SCORES, distance_of=distance_of_pair)
