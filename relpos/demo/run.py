@@ -20,8 +20,10 @@ from relpos.demo.phonemes import read_tokens
 from relpos.demo.screen import Screen
 from relpos.demo.truth import Oracle, questions_of
 from relpos.demo.voice import PACKAGE, Voice, packaged_voice, read_voice
+from relpos.demo.wrong_rule import clipped, try_wrong_rule
 from relpos.errors import RelposError
-from relpos.parity.files import to_json, write_whole
+from relpos.parity.files import to_json
+from relpos.parity.files import write_whole as write_text
 from relpos.parity.report import Report
 from relpos.parity.verdict import Verdict
 from relpos.weights import save
@@ -81,6 +83,7 @@ def run_demo(
     """
     started = time.perf_counter()
     check_installed(packaged=model is None)
+    _make_folder(out)
     with screen.step("Read the voice") as say:
         path, name = packaged_voice() if model is None else (model, model.name)
         voice = read_voice(path, name)
@@ -135,19 +138,16 @@ def run_demo(
             report.add(layer_checks(layer, truth, answers, scores[layer]))
         for side, layers in (("torch", torch_layers), ("flax", flax_layers)):
             report.add(bits_check(voice, side, layers.back()))
-        from relpos.demo.wrong_rule import try_wrong_rule
-
-        wrong, findings, caught = try_wrong_rule(voice, questions, truths, report)
+        wrong_layers = TorchLayers(clipped(voice))
+        wrong, findings, caught = try_wrong_rule(voice, wrong_layers, questions, truths, report)
         report.add(caught)
         say(f"{report.comparisons} arrays, {report.entries:,} numbers")
-    lines = lines_of(report, list(questions))
     report.seconds = time.perf_counter() - started
     report.environment = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "onnxruntime": engine.version,
-        "torch": TorchLayers.version,
-        "jax": FlaxLayers.version,
+        "Python": f"{platform.python_version()} on {platform.machine()}",
+        "ONNX": f"onnxruntime {engine.version}",
+        "PyTorch": TorchLayers.version,
+        "JAX": FlaxLayers.version,
     }
     report.details = {
         "voice": {"name": voice.name, "sha256": voice.sha256, "layers": len(questions)},
@@ -158,21 +158,35 @@ def run_demo(
             "verdict": wrong.verdict.value,
             "blame": wrong.blame(),
             "findings": [finding.to_dict() for finding in findings],
-            "checks": [c.to_dict() for c in wrong.of(Verdict.FAIL)],
+            "checks": [check.to_dict() for check in wrong.of(Verdict.FAIL)],
         },
         "seconds": {name: round(seconds, 3) for name, seconds in screen.seconds.items()},
     }
-    command = shlex.join(["relpos", "demo", *([] if model is None else ["--model", str(model)])])
-    text = document(voice, tokens, report, lines, findings, command)
-    write_whole(out / "report.md", text)
-    write_whole(out / "report.json", to_json(report))
-    write_whole(out / "audit.json", json.dumps(voice.audit.to_dict(), indent=1) + "\n")
+    lines = lines_of(report, list(questions))
+    text = document(voice, tokens, report, lines, findings, _command(model))
+    write_text(out / "report.md", text)
+    write_text(out / "report.json", to_json(report))
+    write_text(out / "audit.json", json.dumps(voice.audit.to_dict(), indent=1) + "\n")
     write_bytes(out / "pattern.png", [picture], overwrite=True)
     if keep_weights:
         save(out / "voice-attention.safetensors", voice.weights, overwrite=True)
     screen.figures(lines, list(questions))
     screen.wrong_rule(findings, wrong)
     return report
+
+
+def _make_folder(out: Path) -> None:
+    """Now, and not after all the work is done."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RelposError(
+            "the report has a folder that can be made", got=str(error), expected="another --out"
+        ) from error
+
+
+def _command(model: Path | None) -> str:
+    return shlex.join(["relpos", "demo", *([] if model is None else ["--model", str(model)])])
 
 
 def _described(voice: Voice) -> str:
