@@ -30,7 +30,8 @@ class RowMap:
     def __call__(self, distance: NDArray[np.integer]) -> NDArray[np.int32]:
         """The rows of integer distances of any shape."""
         index = np.clip(np.asarray(distance, np.int64) - self.first, 0, len(self.rows) - 1)
-        return self.rows[index]
+        rows: NDArray[np.int32] = self.rows[index]
+        return rows
 
 
 def t5_bucket(
@@ -68,7 +69,7 @@ def t5_bucket(
     per_side = num_buckets // 2 if bidirectional else num_buckets
     n = np.abs(distance) if bidirectional else np.maximum(-distance, 0)
     starts = _bucket_starts(per_side, per_side // 2, max_distance)
-    bucket = np.searchsorted(starts, n, side="right") - 1
+    bucket: NDArray[np.int64] = np.searchsorted(starts, n, side="right") - 1
     if bidirectional:
         bucket = np.where(distance > 0, bucket + per_side, bucket)
     return bucket.astype(np.int32)

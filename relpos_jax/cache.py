@@ -83,7 +83,7 @@ class KVCache:
         self,
         key: Float[Array, "B L G d"],
         value: Float[Array, "B L G d"],
-        lengths: Int[Array, " B"] | None = None,
+        lengths: Int[Array, " rows"] | None = None,
     ) -> Appended:
         """Add new tokens at the end of each row.
 
@@ -111,7 +111,9 @@ class KVCache:
         if lengths is None:
             lengths = jnp.full_like(self.length, L)
         elif lengths.shape != (B,):
-            raise ShapeError("lengths have one entry per row", got=list(lengths.shape), expected=[B])
+            raise ShapeError(
+                "lengths have one entry per row", got=list(lengths.shape), expected=[B]
+            )
         lengths = lengths.astype(self.length.dtype)
         full = self.length + lengths > C
         if _any(full | (lengths < 0) | (lengths > L)):

@@ -84,7 +84,7 @@ def attention(
     allowed = attention_mask(mask, positions, sizes)
     factor = scheme.scale(sizes.d) if scale is None else scale
     kernel = KERNELS[choose_kernel(implementation)]
-    q, k, wide_v, params = working_precision(q, k, v, params)
+    q, k, wide_v, params = _working_precision(q, k, v, params)
     lowered = schemes.lower(scheme, params, q, k, positions, factor)
     out = kernel(
         lowered.q,
@@ -133,8 +133,9 @@ def relative_scores(
     Example:
         >>> from relpos import T5
         >>> q = jnp.ones((3, 5, 8))  # three heads
-        >>> lifted = jax.vmap(lambda q, table: relative_scores(q, q, T5(), {"bias_table": table}))
-        >>> lifted(q, jnp.ones((3, 32))).shape
+        >>> def one_head(q, table):
+        ...     return relative_scores(q, q, T5(), {"bias_table": table})
+        >>> jax.vmap(one_head)(q, jnp.ones((3, 32))).shape
         (3, 5, 5)
     """
     q, k = q[None, :, None], k[None, :, None]
@@ -147,7 +148,7 @@ def relative_scores(
     check_params(scheme.parameters(1, sizes.d), shapes)
     positions = Positions.of(query_positions, key_positions, sizes, causal=False)
     factor = scheme.scale(sizes.d) if scale is None else scale
-    q, k, _, params = working_precision(q, k, k, params)
+    q, k, _, params = _working_precision(q, k, k, params)
     lowered = schemes.lower(scheme, params, q, k, positions, factor)
     scores = jnp.zeros((sizes.Lq, sizes.Lk), q.dtype)
     if lowered.q is not q:
@@ -162,7 +163,7 @@ def relative_scores(
     return scores if added is None else scores + added
 
 
-def working_precision(
+def _working_precision(
     q: Array, k: Array, v: Array, params: Mapping[str, Array]
 ) -> tuple[Array, Array, Array, dict[str, Array]]:
     """The operands in the precision of scores, softmax and sums.

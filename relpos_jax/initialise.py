@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.nn.initializers import Initializer
@@ -15,7 +17,7 @@ def initializer(init: Init) -> Initializer:
     """A JAX initializer (key, shape, dtype) for the distribution."""
 
     def initialise(
-        key: jax.Array, shape: tuple[int, ...], dtype: object = jnp.float32, **_: object
+        key: jax.Array, shape: Any, dtype: Any = jnp.float32, out_sharding: Any = None
     ) -> jax.Array:
         if init.kind == "normal":
             return init.scale * jax.random.normal(key, shape, dtype)

@@ -134,7 +134,7 @@ class RelativeAttention(nn.Module):
         positions: Int[Array, "*Bq L"] | None = None,
         key_positions: Int[Array, "*Bk Lk"] | None = None,
         cache: KVCache | None = None,
-        lengths: Int[Array, " B"] | None = None,
+        lengths: Int[Array, " rows"] | None = None,
         deterministic: bool | None = None,
     ) -> Float[Array, "B L D"] | tuple[Float[Array, "B L D"], KVCache]:
         """Attend.

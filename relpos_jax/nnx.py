@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
@@ -147,7 +149,7 @@ class RelativeAttention(nnx.Module):
         positions: Int[Array, "*Bq L"] | None = None,
         key_positions: Int[Array, "*Bk Lk"] | None = None,
         cache: KVCache | None = None,
-        lengths: Int[Array, " B"] | None = None,
+        lengths: Int[Array, " rows"] | None = None,
         deterministic: bool | None = None,
     ) -> Float[Array, "B L D"] | tuple[Float[Array, "B L D"], KVCache]:
         """Attend.
@@ -213,6 +215,6 @@ class RelativeAttention(nnx.Module):
         return out if cache is None else (out, cache)
 
 
-def _axes(parameter: Parameter) -> dict[str, object]:
+def _axes(parameter: Parameter) -> dict[str, Any]:
     """Logical axis names as nnx metadata; no mesh is needed to build the layer."""
     return {"out_sharding": parameter.axes, "eager_sharding": False}

@@ -76,7 +76,7 @@ class KVCache:
         self,
         key: Float[Tensor, "B G L d"],
         value: Float[Tensor, "B G L d"],
-        lengths: Int[Tensor, " B"] | None = None,
+        lengths: Int[Tensor, " rows"] | None = None,
     ) -> Appended:
         """Add new tokens at the end of each row.
 
@@ -104,7 +104,9 @@ class KVCache:
         if lengths is None:
             lengths = torch.full_like(self.length, L)
         elif tuple(lengths.shape) != (B,):
-            raise ShapeError("lengths have one entry per row", got=list(lengths.shape), expected=[B])
+            raise ShapeError(
+                "lengths have one entry per row", got=list(lengths.shape), expected=[B]
+            )
         lengths = lengths.to(self.length)
         full = self.length + lengths > C
         if _any(full | (lengths < 0) | (lengths > L)):

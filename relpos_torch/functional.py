@@ -82,7 +82,7 @@ def attention(
     allowed = attention_mask(mask, positions, sizes, q.device)
     factor = scheme.scale(sizes.d) if scale is None else scale
     kernel = KERNELS[choose_kernel(implementation)]
-    with working_precision(q, k, v, params) as (q, k, wide_v, params):
+    with _working_precision(q, k, v, params) as (q, k, wide_v, params):
         lowered = schemes.lower(scheme, params, q, k, positions, factor)
         out = kernel(
             lowered.q,
@@ -130,8 +130,9 @@ def relative_scores(
     Example:
         >>> from relpos import T5
         >>> q = torch.randn(3, 5, 8)  # three heads
-        >>> lifted = torch.func.vmap(lambda q, table: relative_scores(q, q, T5(), {"bias_table": table}))
-        >>> lifted(q, torch.randn(3, 32)).shape
+        >>> def one_head(q, table):
+        ...     return relative_scores(q, q, T5(), {"bias_table": table})
+        >>> torch.func.vmap(one_head)(q, torch.randn(3, 32)).shape
         torch.Size([3, 5, 5])
     """
     q, k = q[None, None], k[None, None]
@@ -143,7 +144,7 @@ def relative_scores(
     check_params(scheme.parameters(1, sizes.d), shapes)
     positions = Positions.of(query_positions, key_positions, sizes, causal=False)
     factor = scheme.scale(sizes.d) if scale is None else scale
-    with working_precision(q, k, k, params) as (q, k, _, params):
+    with _working_precision(q, k, k, params) as (q, k, _, params):
         lowered = schemes.lower(scheme, params, q, k, positions, factor)
         scores = q.new_zeros(1, 1, sizes.Lq, sizes.Lk)
         if lowered.q is not q:
@@ -153,7 +154,7 @@ def relative_scores(
 
 
 @contextmanager
-def working_precision(
+def _working_precision(
     q: Tensor, k: Tensor, v: Tensor, params: Mapping[str, Tensor]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]]:
     """The operands in the precision of scores, softmax and sums, with autocast off.

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from relpos.schemes import Init
 
-__all__ = ["initialise"]
+__all__ = ["initializer"]
 
 
-def initialise(tensor: Tensor, init: Init) -> None:
-    """Fill a tensor in place from the distribution, with torch's global generator."""
-    if init.kind == "normal":
-        tensor.normal_(0.0, init.scale)
-    elif init.kind == "uniform":
-        tensor.uniform_(-init.scale, init.scale)
-    else:
-        tensor.zero_()
+def initializer(init: Init) -> Callable[[Tensor], None]:
+    """A function that fills a tensor in place, drawing from torch's global generator."""
+
+    def initialise(tensor: Tensor) -> None:
+        if init.kind == "normal":
+            tensor.normal_(0.0, init.scale)
+        elif init.kind == "uniform":
+            tensor.uniform_(-init.scale, init.scale)
+        else:
+            tensor.zero_()
+
+    return initialise

@@ -13,7 +13,7 @@ from relpos.schemes import NoPosition, Scheme
 from relpos.settings import AttentionSettings
 from relpos_torch.cache import KVCache
 from relpos_torch.functional import attention
-from relpos_torch.initialise import initialise
+from relpos_torch.initialise import initializer
 from relpos_torch.kernels import choose_kernel
 
 __all__ = ["RelativeAttention"]
@@ -76,7 +76,8 @@ class RelativeAttention(nn.Module):
         )
         choose_kernel(implementation)
         self.implementation = implementation
-        inner, kv_inner = (heads * self.settings.width for heads in (num_heads, self.settings.kv_heads))
+        inner = num_heads * self.settings.width
+        kv_inner = self.settings.kv_heads * self.settings.width
         self.query = nn.Linear(embed_dim, inner, bias, device, dtype)
         self.key = nn.Linear(embed_dim, kv_inner, bias, device, dtype)
         self.value = nn.Linear(embed_dim, kv_inner, bias, device, dtype)
@@ -117,7 +118,7 @@ class RelativeAttention(nn.Module):
         with torch.no_grad():
             for parameter in self.settings.parameters():
                 tensor = self.get_parameter(parameter.name.replace(".kernel", ".weight"))
-                initialise(tensor, parameter.init)
+                initializer(parameter.init)(tensor)
 
     def init_cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache for `batch` rows of up to `capacity` tokens, as the layer's parameters."""
@@ -162,7 +163,7 @@ class RelativeAttention(nn.Module):
         positions: Int[Tensor, "*Bq L"] | None = None,
         key_positions: Int[Tensor, "*Bk Lk"] | None = None,
         cache: KVCache | None = None,
-        lengths: Int[Tensor, " B"] | None = None,
+        lengths: Int[Tensor, " rows"] | None = None,
     ) -> Float[Tensor, "B L D"] | tuple[Float[Tensor, "B L D"], KVCache]:
         """Attend.
 

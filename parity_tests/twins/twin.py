@@ -89,8 +89,13 @@ class JaxTwin:
         options = {name: self.array(value) for name, value in options.items()}
         arrays = {name: self.array(value) for name, value in params.items()}
         q, k, v = (self.array(a.swapaxes(1, 2)) for a in qkv)
-        out = relpos_jax.attention(q, k, v, scheme, arrays, **options)
-        return self.numpy(out).swapaxes(1, 2)
+
+        # Compiled as one: op by op, every new shape would compile every operation.
+        @jax.jit
+        def call(q: Any, k: Any, v: Any, params: Any) -> Any:
+            return relpos_jax.attention(q, k, v, scheme, params, **options)
+
+        return self.numpy(call(q, k, v, arrays)).swapaxes(1, 2)
 
     def gradients(
         self,
@@ -108,8 +113,11 @@ class JaxTwin:
         def call(q: Any, k: Any, v: Any, params: Any) -> Any:
             return relpos_jax.attention(q, k, v, scheme, params, **options)
 
-        _, pull = jax.vjp(call, *inputs, arrays)
-        *by_input, by_param = pull(self.array(cotangent.swapaxes(1, 2)))
+        @jax.jit
+        def gradients(cotangent: Any) -> Any:
+            return jax.vjp(call, *inputs, arrays)[1](cotangent)
+
+        *by_input, by_param = gradients(self.array(cotangent.swapaxes(1, 2)))
         named = {n: self.numpy(g).swapaxes(1, 2) for n, g in zip("qkv", by_input, strict=True)}
         return named | {name: self.numpy(gradient) for name, gradient in by_param.items()}
 

@@ -1,6 +1,7 @@
 """Attention and its gradients as loops over batch rows, heads, queries and keys, in float64.
 
-    out[b,h,i] = sum_j softmax_j(score(q[b,h,i], k[b,g,j], position_i, position_j)) * value(v[b,g,j])
+    out[b,h,i] = sum_j softmax(score)[i,j] * value(v[b,g,j], i, j)
+    score[i,j] = score(q[b,h,i], k[b,g,j], i, j)
 
 with g = h // (H / G), over the keys j that query i may attend to. A query that may attend to
 nothing has output 0. Nothing here is shared with the twins: not the tables by distance, not the
@@ -19,7 +20,15 @@ from relpos.oracle.number import Array, Estimate, Leaf, Number, Precision, Tape,
 from relpos.oracle.schemes import scheme_oracle
 from relpos.schemes import Scheme
 
-__all__ = ["Result", "attend", "attention", "param_leaves", "relative_scores"]
+__all__ = [
+    "Result",
+    "allowed_pairs",
+    "attend",
+    "attention",
+    "default_positions",
+    "param_leaves",
+    "relative_scores",
+]
 
 Mask = NDArray[np.bool_]
 Positions = NDArray[np.integer]
@@ -107,7 +116,7 @@ def allowed_pairs(
     key_positions: Positions,
 ) -> Mask:
     """Who may attend to whom, pair by pair."""
-    B, H, Lq, Lk = shape
+    B, _, Lq, Lk = shape
     allowed = np.ones(shape, bool) if mask is None else np.broadcast_to(mask, shape).copy()
     for b in range(B):
         for i in range(Lq):

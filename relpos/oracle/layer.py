@@ -1,7 +1,7 @@
 """The whole layer as loops over tokens, in float64: projections, attention, output projection.
 
-    q[b,h,i] = x[b,i] W_q[:,h] + b_q[h]        k, v likewise from the keys' and values' input
-    y[b,i]   = sum_h attention(q, k, v)[b,h,i] W_o[h] + b_o
+q[b,h,i] = x[b,i] W_q[:,h] + b_q[h]        k, v likewise from the keys' and values' input
+y[b,i]   = sum_h attention(q, k, v)[b,h,i] W_o[h] + b_o
 """
 
 from __future__ import annotations
@@ -74,9 +74,7 @@ def layer(
         return (projected + biases[name][(head,)]).store() if settings.bias else projected
 
     from_x, from_source = inputs["x"], inputs.get("key_value", inputs["x"])
-    q = {
-        (b, h, i): project("query", from_x[b, i], h) for b, h, i in np.ndindex(B, H, Lq)
-    }
+    q = {(b, h, i): project("query", from_x[b, i], h) for b, h, i in np.ndindex(B, H, Lq)}
     by_group = {
         name: {(b, g, j): project(name, from_source[b, j], g) for b, g, j in np.ndindex(B, G, Lk)}
         for name in ("key", "value")
@@ -111,10 +109,10 @@ def layer(
         tape.backward([(number, cotangent[index]) for index, number in outputs.items()])
         gradients = {name: leaf.gradient() for name, leaf in {**inputs, **tables}.items()}
         for name, leaf in kernels.items():
-            kernel = leaf.gradient()
+            by_head = leaf.gradient()
             if name != "out":
-                kernel = Estimate(kernel.value.swapaxes(0, 1), kernel.budget.swapaxes(0, 1))
-            gradients[f"{name}.kernel"] = kernel
+                by_head = Estimate(by_head.value.swapaxes(0, 1), by_head.budget.swapaxes(0, 1))
+            gradients[f"{name}.kernel"] = by_head
         gradients |= {f"{name}.bias": leaf.gradient() for name, leaf in biases.items()}
     rows = {name: leaf.read for name, leaf in tables.items()}
     return Result(Estimate(value, budget), gradients, frozenset(distances), rows)

@@ -110,8 +110,8 @@ class Tape:
         return a[0], a[1] + self._stored * a[0] ** 2
 
     def _budget(self, variance: Array) -> Array:
-        # The exact value is itself a float64 computation with errors of its own: beside float64 that
-        # doubles the budget, beside float32 it is nothing.
+        # The exact value is itself a float64 computation with errors of its own: for float64 that
+        # doubles the budget, for float32 it is nothing.
         return np.sqrt(variance) * (1.0 + 2.0**-53 / self.precision.unit)
 
     # Numbers.

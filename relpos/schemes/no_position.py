@@ -1,5 +1,7 @@
 """No position at all: the control.
 
+The score is the content alone:
+
     score[b,h,i,j] = scale * <q[b,h,i], k[b,h,j]>
     out[b,h,i]     = sum_j softmax(score)[i,j] * v[b,h,j]
 """

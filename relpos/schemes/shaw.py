@@ -6,12 +6,12 @@
 
 i is the query's position, j the key's, d = j - i their distance, h the head, b the batch row.
 
-| our name                  | Shaw et al.      | elsewhere                                          |
-|---------------------------|------------------|----------------------------------------------------|
-| `left`, `right`           | k                | `max_relative_position`; w2v-BERT 2.0: 64 and 8     |
-| `key_table`               | w^K              | `distance_embedding`, `relative_keys_embeddings`    |
-| `value_table`             | w^V              | `relative_values_embeddings`                        |
-| d = j - i, ascending rows | j - i            | BERT `relative_key` stores i - j: rows reversed     |
+| our name                  | Shaw et al. | elsewhere                                         |
+|---------------------------|-------------|---------------------------------------------------|
+| `left`, `right`           | k           | `max_relative_position`; w2v-BERT 2.0: 64 and 8   |
+| `key_table`               | w^K         | `distance_embedding`, `relative_keys_embeddings`  |
+| `value_table`             | w^V         | `relative_values_embeddings`                      |
+| d = j - i, ascending rows | j - i       | BERT `relative_key` stores i - j: rows reversed   |
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 No array [Lq, Lk, e] is ever made: features meet the table's rows first, and the products [Lq, N]
 are then laid out over the pairs. For the default positions that needs no index of shape (Lq, Lk),
-which XLA would fold into the program: column c of [Lq, Lq + Lk] belongs to distance c - (Lk - 1), and
-row i reads Lk columns from Lq - 1 - i on, which is a reshape with one column less.
+which XLA would fold into the program: column c of [Lq, Lq + Lk] belongs to distance c - (Lk - 1),
+and row i reads Lk columns from Lq - 1 - i on, which is a reshape with one column less.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def unskew(pairs: Float[Array, "Lq Lk"]) -> Float[Array, "Lq W"]:
 
 def rows(positions: Positions, first: int, N: int) -> Int[Array, "Lq Lk"]:
     """The table row of every pair at explicit positions of one sequence."""
-    assert positions.query is not None and positions.key is not None
+    assert positions.query is not None
+    assert positions.key is not None
     distance = positions.key[None, :] - positions.query[:, None]
     return jnp.clip(distance - first, 0, N - 1)

@@ -1,4 +1,4 @@
-"""Ways to compute attention. A kernel takes (q, k, v, terms, mask, positions, dropout), no scheme."""
+"""Ways to compute attention: a kernel takes q, k, v, terms, mask and positions, never a scheme."""
 
 from __future__ import annotations
 

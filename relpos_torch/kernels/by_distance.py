@@ -84,7 +84,8 @@ def unskew(pairs: Float[Tensor, "*B Lq Lk"]) -> Float[Tensor, "*B Lq W"]:
 
 def rows(positions: Positions, first: int, N: int, rank: int) -> Int[Tensor, "*B Lq Lk"]:
     """The table row of every pair at explicit positions, as a tensor of `rank` axes."""
-    assert positions.query is not None and positions.key is not None
+    assert positions.query is not None
+    assert positions.key is not None
     distance = positions.key.unsqueeze(-2) - positions.query.unsqueeze(-1)
     index = (distance.long() - first).clamp(0, N - 1)
     # [B, Lq, Lk] belongs to every head: the axes between batch and queries are broadcast.

@@ -51,9 +51,7 @@ class Positions:
             query = torch.arange(Lk - Lq, Lk, device=key.device)
         return cls(query, key, Lq, Lk, causal)
 
-    def tensors(
-        self, device: torch.device
-    ) -> tuple[Int[Tensor, "*Bq Lq"], Int[Tensor, "*Bk Lk"]]:
+    def tensors(self, device: torch.device) -> tuple[Int[Tensor, "*Bq Lq"], Int[Tensor, "*Bk Lk"]]:
         """The positions as tensors, the default's written out."""
         if self.query is None or self.key is None:
             places = torch.arange(min(0, self.Lk - self.Lq), self.Lk, device=device)

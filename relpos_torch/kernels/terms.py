@@ -1,5 +1,7 @@
 """What every scheme lowers to, and all that a kernel knows of it.
 
+Every table is a function of distance alone:
+
     score[b,h,i,j] = scale * <q[b,h,i], k[b,h,j]>
                    + query_scale * <query_features[b,h,i], query_table[h, j-i]>
                    + bias[h, j-i]

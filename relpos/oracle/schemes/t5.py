@@ -1,8 +1,8 @@
 """score = scale * <q, k> + bias_table[h, bucket(j - i)].
 
 The bucket is found by counting: logarithmic bucket number k of m begins where
-(n / exact) ** m reaches (max_distance / exact) ** k, compared as fractions of whole numbers. Nothing
-is shared with `relpos.distance`, which the twins use.
+(n / exact) ** m reaches (max_distance / exact) ** k, compared as fractions of whole numbers.
+Nothing is shared with `relpos.distance`, which the twins use.
 """
 
 from __future__ import annotations
