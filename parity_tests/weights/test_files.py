@@ -15,7 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parity_tests.weights.samples import any_settings, dtypes, random_weights, settings_of
+from parity_tests.weights.samples import any_settings, bits, dtypes, random_weights, settings_of
 from relpos import AttentionSettings, RoPE, Shaw, WeightsError
 from relpos.weights import load, read_arrays, save, write_safetensors
 from relpos.weights.files import read_metadata
@@ -94,6 +94,34 @@ def test_a_write_that_fails_leaves_nothing_behind(
         save(path, random_weights(SETTINGS), overwrite=True)
     assert path.read_text() == "mine"
     assert os.listdir(tmp_path) == ["w.safetensors"]
+
+
+def test_a_reader_of_the_old_file_keeps_it_whole(tmp_path: Path) -> None:
+    """Replaced at once under its name, never rewritten in place."""
+    path = tmp_path / "w.safetensors"
+    save(path, random_weights(SETTINGS, seed=1))
+    before = path.read_bytes()
+    with open(path, "rb") as reader:
+        save(path, random_weights(SETTINGS, seed=2), overwrite=True)
+        assert reader.read() == before
+
+
+def test_every_array_begins_at_a_multiple_of_its_item_size(tmp_path: Path) -> None:
+    """Then a program may map the file and use the arrays where they lie."""
+    arrays = {
+        "a": random_weights(SETTINGS, "bfloat16").tensors["out.bias"],
+        "b": np.arange(3, dtype=np.float32),
+        "c": np.arange(5, dtype=np.int8),
+        "d": np.arange(2.0),
+    }
+    write_safetensors(tmp_path / "w.safetensors", arrays, metadata={"a": "b"})
+    content = (tmp_path / "w.safetensors").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    assert length % 8 == 0
+    header = json.loads(content[8 : 8 + length])
+    for name, array in arrays.items():
+        assert header[name]["data_offsets"][0] % array.dtype.itemsize == 0, name
+    assert bits(read_arrays(tmp_path / "w.safetensors")) == bits(arrays)
 
 
 def test_a_dtype_that_the_format_lacks_is_named(tmp_path: Path) -> None:

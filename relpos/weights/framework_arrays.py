@@ -66,5 +66,4 @@ def jax_from_array(array: Array) -> jax.Array:
             got=f"{array.dtype}, which jax would make {held}",
             expected='jax.config.update("jax_enable_x64", True), or weights.astype("float32")',
         )
-    # On the CPU jax may keep numpy's memory as its own; this copy belongs to nobody else.
-    return jax.numpy.asarray(np.array(array, order="C", copy=True))  # type: ignore[no-any-return]
+    return jax.numpy.array(array, copy=True)  # type: ignore[no-any-return]
