@@ -69,7 +69,9 @@ class Screen:
     def figures(self, lines: list[Line], layers: list[str]) -> None:
         """Every comparison, as multiples of its budget."""
         self.line()
-        self.line("Largest error, as a multiple of what float32 may be wrong by:", "bold")
+        self.line(
+            "Largest error, as a multiple of what float32 may be wrong by; above 1 fails:", "bold"
+        )
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
         table.add_column("compared")
         for layer in layers:

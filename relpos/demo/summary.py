@@ -26,9 +26,9 @@ def summarise(report: Report, out: Path, screen: Screen) -> None:
             f"1. {layers} attention layers of a real voice run in PyTorch and in JAX/Flax,",
             "   one layer class each, the same weights.",
             "2. Both give what onnxruntime gives, an engine that none of us wrote:",
-            f"   at most {engine:.2f} times what float32 may be wrong by.",
+            f"   at most {engine:.2f} times what two float32 results may differ by.",
             "3. Both give what float64 loops give, and their gradients do too:",
-            f"   at most {exact:.2f} times.",
+            f"   at most {exact:.2f} times what float32 may be wrong by.",
             "4. The weights went in and came back with every bit the same.",
             "5. A wrong rule runs just as smoothly and is off by "
             f"{min(errors):.1f} to {max(errors):.1f}: it was named.",
