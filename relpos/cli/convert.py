@@ -181,11 +181,13 @@ def explained() -> Iterator[None]:
     """Turn what the file system refuses into an error that the command line explains."""
     try:
         yield
+    except FileNotFoundError as error:
+        raise WeightsError(
+            "a file to read must be there", got=str(error), expected="the path of a file"
+        ) from error
     except OSError as error:
         raise WeightsError(
-            "files can be read and written where they are said to be",
-            got=str(error),
-            expected="another path, or --overwrite for a file that may be replaced",
+            "the file system lets this file be used", got=str(error), expected="another path"
         ) from error
 
 
