@@ -26,8 +26,9 @@ def parity(
         typer.Option(help=f"A dtype; again for more.  [default: {', '.join(DTYPES)}]"),
     ] = None,
     device: Annotated[
-        str, typer.Option(help="Where both run: cpu, cuda, cuda:1, tpu, or best.")
-    ] = "cpu",
+        str,
+        typer.Option(help="Where both run: cpu, cuda, cuda:1, tpu; auto takes the best there is."),
+    ] = "auto",
     only: Annotated[
         str | None, typer.Option(help="One framework alone: torch or jax.", metavar="FRAMEWORK")
     ] = None,

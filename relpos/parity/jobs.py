@@ -34,7 +34,7 @@ class Job:
         framework: `torch` or `jax`.
         kind: Which interface: the framework, or `nnx` and `linen` for layers of Flax.
         mode: How a function is run, for example `eager` or `jit`; for layers the call's name.
-        device: Where.
+        device: Where; `auto` is the framework's best.
     """
 
     row: Row
@@ -44,12 +44,12 @@ class Job:
     framework: str
     kind: str
     mode: str
-    device: str = "cpu"
+    device: str = "auto"
 
     @property
     def side(self) -> str:
         """Who is to blame if the answer is wrong."""
-        return f"{self.kind} {self.mode}" + ("" if self.device == "cpu" else f" {self.device}")
+        return f"{self.kind} {self.mode}" + ("" if self.device == "auto" else f" {self.device}")
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Job:
         """One line that repeats the case in both frameworks and every mode."""
         words = ["relpos", "parity", "--scheme", self.row.name, "--case", self.case.name]
         words += ["--dtype", self.dtype]
-        if self.device != "cpu":
+        if self.device != "auto":
             words += ["--device", self.device]
         return shlex.join(words)
 

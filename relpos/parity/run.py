@@ -45,7 +45,7 @@ class Request:
         only: `torch` or `jax`; None is both.
         modes: Of `ALL_MODES`.
         cases: Names of cases; what is not a case (coverage, integers) is then left out.
-        device: Where both frameworks run.
+        device: Where both frameworks run; `auto` is an accelerator where a framework has one.
         mutations: Run the mutations too.
         thorough: Run every case in every dtype and mode, which takes the better part of an hour.
     """
@@ -55,7 +55,7 @@ class Request:
     only: Literal["torch", "jax"] | None = None
     modes: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
-    device: str = "cpu"
+    device: str = "auto"
     mutations: bool = False
     thorough: bool = False
 
@@ -126,7 +126,7 @@ def _is_worth_its_time(job: Job, firsts: dict[str, str]) -> bool:
     """Whether an ordinary run has the job; the others are for `thorough` and for runs by case.
 
     PyTorch eager takes milliseconds, so it runs every case in float32 and three in other dtypes.
-    Whatever compiles takes about a second a case in JAX and ten in torch.compile: `jit` runs three
+    Whatever compiles takes about a second a case in JAX and ten in torch.compile: `jit` runs two
     cases of each row, and what is left runs once, on the first row of each scheme.
     """
     case, dtype, mode = job.case.name, job.dtype, job.mode
@@ -145,7 +145,7 @@ def _is_worth_its_time(job: Job, firsts: dict[str, str]) -> bool:
         )
     if mode == "jit" and job.call == "attention":
         if dtype == "float32":
-            return case in ("masked", "packed", "past-right")
+            return case in ("masked", "packed") or (first and case == "past-right")
         return first and case == "packed"
     if mode == "jit-vmap" or (mode == "jit" and job.call == "relative_scores"):
         return first and dtype == "float32" and case == "masked"

@@ -64,7 +64,7 @@ def installed(framework: str) -> bool:
     return all(importlib.util.find_spec(package) for package in _PACKAGES[framework])
 
 
-def side_of(framework: str, device: str = "cpu") -> Side:
+def side_of(framework: str, device: str = "auto") -> Side:
     """The side of a framework on a device.
 
     Raises:

@@ -30,10 +30,13 @@ class JaxSide:
     """JAX on one device.
 
     Args:
-        device: A platform of jax such as `cpu`, `cuda` or `tpu`, with `:N` for its device number N.
+        device: A platform of jax such as `cpu`, `cuda` or `tpu`, with `:N` for its device number N;
+            `auto` is the first of jax's own choice.
     """
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: str = "auto") -> None:
+        if device == "auto":
+            device = jax.devices()[0].platform
         platform, _, number = device.partition(":")
         try:
             self.device = jax.devices(platform)[int(number or 0)]

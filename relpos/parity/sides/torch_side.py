@@ -28,10 +28,12 @@ class TorchSide:
     """PyTorch on one device.
 
     Args:
-        device: `cpu`, `cuda` or `cuda:N`.
+        device: `cpu`, `cuda`, `cuda:N`, or `auto`: an accelerator if there is one.
     """
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: str = "auto") -> None:
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
         kind = device.partition(":")[0]
         if kind not in ("cpu", "cuda") or (kind == "cuda" and not torch.cuda.is_available()):
             raise RelposError(

@@ -1,0 +1,165 @@
+"""Runs as a whole: requests, the command, its exit codes, and what it says when it cannot run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from relpos.cli.app import build_app
+from relpos.errors import RelposError, SettingError
+from relpos.parity import Check, Report, Verdict
+from relpos.parity.jobs import Job
+from relpos.parity.mutations import mutated
+from relpos.parity.run import ALL_MODES, Request, Runner
+from relpos.parity.sides import Side, base
+from relpos.parity.terminal import show
+
+ONE_CASE = ("--scheme", "Shaw keys", "--case", "cross", "--dtype", "float32", "--only", "torch")
+
+
+def relpos(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(build_app(), ["parity", *words])
+    return result.exit_code, result.output
+
+
+def test_a_right_twin_passes(tmp_path: Path) -> None:
+    files = {"--json": tmp_path / "report.json", "--junit": tmp_path / "report.xml"}
+    code, text = relpos(*ONE_CASE, *(str(word) for pair in files.items() for word in pair))
+    assert code == 0
+    assert "PASS" in text
+    data = json.loads(files["--json"].read_text())
+    assert data["verdict"] == "PASS"
+    assert data["entries"] > 0
+    assert data["environment"]["torch"]["float32_matmul_precision"] == "highest"
+    assert ElementTree.parse(files["--junit"]).getroot().get("failures") == "0"
+
+
+def test_a_wrong_twin_fails_and_the_command_repeats_it() -> None:
+    with mutated("i - j for j - i", "torch"):
+        code, text = relpos(*ONE_CASE, "--mode", "eager")
+        assert code == 1
+        assert "Blame: Shaw: torch eager wrong" in text
+        line = next(line for line in text.splitlines() if line.strip().startswith("relpos parity"))
+        again, _ = relpos(*shlex.split(line)[2:])
+        assert again == 1
+    assert relpos(*shlex.split(line)[2:])[0] == 0
+
+
+def test_torch_compile_in_a_process_of_its_own(tmp_path: Path) -> None:
+    # The run-time check of annotations, on in this process, cannot be compiled.
+    path = tmp_path / "report.json"
+    command = [sys.executable, "-m", "relpos", "parity", "--mode", "compile", "--scheme", "Shaw"]
+    done = subprocess.run(
+        [*command, "--json", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    compiled = [r for r in json.loads(path.read_text())["results"] if "compile" in r["side"]]
+    assert compiled
+    assert all(result["verdict"] == "PASS" for result in compiled)
+
+
+def a_job(mode: str) -> Job:
+    request = Request(("Shaw",), ("float32",), "torch", (mode,), ("masked",))
+    return request.jobs()[0]
+
+
+def test_no_compiler_is_inconclusive(
+    sides: dict[str, Side], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    check, answer = a_job("compile").run(sides["torch"])
+    assert check.verdict is Verdict.INCONCLUSIVE
+    assert "C++ compiler" in check.finding
+    assert answer == {}
+    assert Report([check]).verdict.exit_code == 2
+
+
+def test_a_side_that_raises_fails_and_is_quoted(
+    sides: dict[str, Side], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object) -> None:
+        raise ArithmeticError("out of\nluck")
+
+    monkeypatch.setattr(sides["torch"], "attention", broken)
+    check, _ = a_job("eager").run(sides["torch"])
+    assert check.verdict is Verdict.FAIL
+    assert check.finding == "raised ArithmeticError: out of luck"
+
+
+def test_a_missing_framework_is_an_error_unless_the_other_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(base, "installed", lambda framework: framework == "torch")
+    with pytest.raises(RelposError, match="--only"):
+        Runner(Request())
+    Runner(Request(only="torch"))
+
+
+def test_a_missing_device_is_an_error() -> None:
+    for only in ("torch", "jax"):
+        with pytest.raises(RelposError, match="a device that it has"):
+            Runner(Request(only=only, device="abacus"))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"schemes": ("Shaw", "Rope")},
+        {"dtypes": ("float8",)},
+        {"modes": ("jitt",)},
+        {"cases": ("crossed",)},
+        {"only": "numpy"},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_unknown_names_are_refused(request_: dict[str, object]) -> None:
+    with pytest.raises(SettingError, match="must be known by name"):
+        Request(**request_)  # type: ignore[arg-type]
+
+
+def test_an_ordinary_run_covers_every_mode_of_every_scheme() -> None:
+    jobs = Request().jobs()
+    for scheme in {job.row.scheme.name for job in jobs}:
+        modes = {job.mode for job in jobs if job.row.scheme.name == scheme}
+        assert modes == set(ALL_MODES), scheme
+    assert len(Request(thorough=True).jobs()) > 4 * len(jobs)
+    names = [(job.side, job.name, job.dtype) for job in Request(thorough=True).jobs()]
+    assert len(names) == len(set(names))
+
+
+def test_frameworks_are_compared_with_one_another_once_a_case() -> None:
+    report = Runner(Request(("NoPosition",), ("float32",), modes=("eager", "jit"))).run()
+    pairs = [check for check in report.checks if " against " in check.side]
+    assert pairs
+    assert len({check.case for check in pairs}) == len(pairs)
+    assert report.verdict is Verdict.PASS
+    assert report.details["coverage"]["NoPosition"]["distances"][2] > 10
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_report_fits_the_terminal(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    report = Runner(Request(("Shaw keys",), cases=("cross",), only="torch", modes=("eager",))).run()
+    report.add(Check("RoPE", "RoPE interleaved partial: packed", "torch eager", "bfloat16"))
+    show(report, Console(width=width, highlight=False))
+    text = capsys.readouterr().out
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    assert "nothing was compared" in text
+
+
+def test_honest_runs_are_neither_far_below_nor_near_their_budget(sides: dict[str, Side]) -> None:
+    # A budget that nothing comes near would let faults through; one that honest runs touch would
+    # fail them on another machine.
+    for dtype in ("float64", "float32", "bfloat16"):
+        request = Request(("Shaw", "T5", "RoPE half"), (dtype,), "torch", ("eager",), ("masked",))
+        checks = [job.run(sides["torch"])[0] for job in request.jobs()]
+        worst = max(check.worst.ratio for check in checks if check.worst is not None)
+        assert 0.1 < worst < 0.8, dtype
