@@ -62,6 +62,11 @@ class AttentionSettings:
                 got=repr(value),
                 expected="an int >= 1" + (", or None" if optional else ""),
             )
+        for name in ("bias", "causal"):
+            value = getattr(self, name)
+            require(
+                isinstance(value, bool), f"{name} is a switch", got=repr(value), expected="a bool"
+            )
         require(
             isinstance(self.scheme, Scheme),
             "scheme must be one of relpos.SCHEMES, with its settings",

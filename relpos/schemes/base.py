@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from relpos.errors import SettingError
 
-__all__ = ["Init", "Parameter", "Scheme", "glorot", "normal", "require", "zeros"]
+__all__ = ["Init", "Parameter", "Scheme", "glorot", "normal", "require", "require_bools", "zeros"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,14 @@ class Parameter:
                 got=f"axes {self.axes} with shape {self.shape}",
                 expected="equally many of both",
             )
+
+
+def require_bools(scheme: Scheme, *names: str) -> None:
+    """Raise `SettingError` unless these settings are True or False."""
+    for name in names:
+        value = getattr(scheme, name)
+        rule = f"{scheme.name}.{name} is a switch"
+        require(isinstance(value, bool), rule, got=repr(value), expected="True or False")
 
 
 def require(condition: bool, rule: str, *, got: object, expected: object) -> None:

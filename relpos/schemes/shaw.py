@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from relpos.schemes.base import Parameter, Scheme, glorot, require
+from relpos.schemes.base import Parameter, Scheme, glorot, require, require_bools
 
 __all__ = ["Shaw", "check_reach", "distance_tables"]
 
@@ -88,6 +88,7 @@ class Shaw(Scheme):
     clip: bool = True
 
     def __post_init__(self) -> None:
+        require_bools(self, "keys", "values", "per_head", "clip")
         check_reach(self.name, self.left, self.right, self.keys, self.values)
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:

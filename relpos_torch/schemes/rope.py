@@ -10,6 +10,7 @@ from torch import Tensor
 
 from relpos.rotation import BYTES, byte_tables
 from relpos.schemes import RoPE
+from relpos_torch.constants import constant
 from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Lowered, Terms
 
@@ -46,7 +47,7 @@ def angles(
     return cos, sin * positions.sign().unsqueeze(-1)
 
 
-@torch.compiler.assume_constant_result  # constants of the settings, worked out on the host
+@constant
 def byte_angles(base: float, rotary_dim: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosines and sines [place, byte, m] of byte * 256**place * f_m."""
     cos, sin = byte_tables(base, rotary_dim, str(dtype).removeprefix("torch."))

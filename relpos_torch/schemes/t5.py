@@ -9,6 +9,7 @@ from torch import Tensor
 
 from relpos.distance import t5_row_map
 from relpos.schemes import T5
+from relpos_torch.constants import constant
 from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Lowered, Table, Terms
 
@@ -30,7 +31,7 @@ def lower(
     return Lowered(q, k, Terms(scale, bias=Table(by_distance, first)))
 
 
-@torch.compiler.assume_constant_result  # whole numbers of the settings, worked out on the host
+@constant
 def bucket_rows(num_buckets: int, max_distance: int, bidirectional: bool) -> tuple[int, Tensor]:
     """The first distance with a bucket of its own, and the bucket of each distance from there."""
     buckets = t5_row_map(num_buckets, max_distance, bidirectional)
