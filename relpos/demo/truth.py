@@ -24,7 +24,7 @@ from relpos.weights import Weights
 
 __all__ = ["Oracle", "Question", "Truth", "questions_of", "truth_of"]
 
-_SEED = 100
+_SEED = 2018
 
 
 @dataclass(frozen=True, eq=False)
