@@ -22,7 +22,9 @@ __all__ = ["coverage", "entry_distances"]
 REACH = 1024
 
 
-def entry_distances(scheme: Scheme, num_heads: int) -> dict[str, dict[tuple[int, ...], int]]:
+def entry_distances(
+    scheme: Scheme, num_heads: int, head_dim: int = 2
+) -> dict[str, dict[tuple[int, ...], int]]:
     """For each table, the entries that some distance reads, each with the nearest such distance.
 
     An entry that no distance reads is not listed: T5's bucket for "after the query, by nothing".
@@ -30,20 +32,21 @@ def entry_distances(scheme: Scheme, num_heads: int) -> dict[str, dict[tuple[int,
     Example:
         >>> from relpos import Shaw
         >>> entry_distances(Shaw(left=1, right=0, values=False), num_heads=3)
-        {'key_table': {(0, 0): -1, (0, 1): 0}}
+        {'key_table': {(0, 1): 0, (0, 0): -1}}
     """
-    width = 2 * max(1, getattr(scheme, "rotary_dim", None) or 1)
+    if not scheme.parameters(num_heads, head_dim):
+        return {}
     tape = Tape(Precision.of("float64"))
-    table = scheme.parameters(num_heads, width)
+    table = scheme.parameters(num_heads, head_dim)
     leaves = param_leaves(
         scheme,
         {p.name: np.zeros(p.shape) for p in table},
         tape,
         num_heads=num_heads,
-        head_dim=width,
+        head_dim=head_dim,
     )
     oracle = scheme_oracle(scheme, leaves, tape)
-    x = tape.constant(np.zeros(width))
+    x = tape.constant(np.zeros(head_dim))
     found: dict[str, dict[tuple[int, ...], int]] = {p.name: {} for p in table}
     lowest, highest = scheme.limits or (-REACH, REACH)
     for distance in sorted(range(lowest, highest + 1), key=abs):
@@ -77,7 +80,7 @@ def coverage(row: Row, results: Iterable[tuple[int, Result]]) -> tuple[Check, di
         distances |= result.distances
     # Heads differ between cases, so a table counts as read if the cases with some H read it all.
     for heads, found in by_heads.items():
-        for name, entries in entry_distances(row.scheme, heads).items():
+        for name, entries in entry_distances(row.scheme, heads, row.d).items():
             read = {entry for result in found for entry in result.rows[name]}
             unread = {entry: d for entry, d in entries.items() if entry not in read}
             if name not in missing or len(unread) < len(missing[name]):

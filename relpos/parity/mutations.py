@@ -322,7 +322,8 @@ def _(fw: _Framework, angles: Callable[..., Any]) -> Callable[..., Any]:
     def wrong(scheme: Any, positions: Any, head_dim: int, dtype: Any) -> Any:
         frequency = frequencies(scheme.base, scheme.rotated(head_dim)).astype(np.float32)
         at = fw.cast(positions, "float32")[..., None]
-        angle = at * (fw.xp.asarray(frequency) if fw.name == "jax" else fw.xp.tensor(frequency))
+        frequency = frequency.reshape((1,) * (at.ndim - 1) + (-1,))
+        angle = at * fw.xp.asarray(frequency)
         return fw.cast(fw.xp.cos(angle), dtype), fw.cast(fw.xp.sin(angle), dtype)
 
     return wrong
@@ -375,12 +376,17 @@ def _(fw: _Framework, right: Callable[..., Any]) -> Callable[..., Any]:
     return lambda mask, *others: right(None, *others)
 
 
+def _places(fw: _Framework, positions: Any) -> tuple[Any, Any]:
+    """Places of the queries [1, 1, Lq, 1] and of the keys [1, 1, 1, Lk], each from 0 on."""
+    queries, keys = fw.xp.arange(positions.Lq), fw.xp.arange(positions.Lk)
+    return queries[None, None, :, None], keys[None, None, None, :]
+
+
 @_mutation("causal from the top left", "functional.attention_mask", _ALL, "masked")
 def _(fw: _Framework, right: Callable[..., Any]) -> Callable[..., Any]:
     def wrong(mask: Any, positions: Any, *others: Any) -> Any:
-        keys, queries = fw.xp.arange(positions.Lk), fw.xp.arange(positions.Lq)
-        allowed = keys[None, :] <= queries[:, None]
-        return allowed if mask is None else mask & allowed
+        queries, keys = _places(fw, positions)
+        return keys <= queries if mask is None else mask & (keys <= queries)
 
     return wrong
 
@@ -388,8 +394,8 @@ def _(fw: _Framework, right: Callable[..., Any]) -> Callable[..., Any]:
 @_mutation("causal by a step too many", "functional.attention_mask", _ALL, "masked")
 def _(fw: _Framework, right: Callable[..., Any]) -> Callable[..., Any]:
     def wrong(mask: Any, positions: Any, *others: Any) -> Any:
-        keys, queries = fw.xp.arange(positions.Lk), fw.xp.arange(positions.Lq)
-        allowed = keys[None, :] < queries[:, None] + positions.Lk - positions.Lq
+        queries, keys = _places(fw, positions)
+        allowed = keys < queries + (positions.Lk - positions.Lq)
         return allowed if mask is None else mask & allowed
 
     return wrong

@@ -85,15 +85,17 @@ def render(report: Report, *, side_of: SideOf | None = None) -> RenderableType:
 
 def show(report: Report, console: Console | None = None, *, side_of: SideOf | None = None) -> None:
     """Print a report."""
-    (console or Console(highlight=False)).print(render(report, side_of=side_of))
+    (console or Console(highlight=False)).print(render(report, side_of=side_of), crop=False)
 
 
 def _finding(check: Check) -> RenderableType:
     head = Text.assemble((check.verdict.value, _STYLES[check.verdict]), "  ", (check.name, "bold"))
-    body = Text(check.finding)
+    parts: list[RenderableType] = [head, Padding(Text(check.finding), (0, 0, 0, 2))]
     if check.command is not None:
-        body.append(f"\n{check.command}", style="cyan")
-    return Group(head, Padding(body, (0, 0, 1, 2)))
+        # In one piece, so that it can be copied: the terminal breaks it, not we.
+        command = Text(f"  {check.command}", style="cyan", no_wrap=True, overflow="ignore")
+        parts.append(command)
+    return Group(*parts, Text())
 
 
 def _summary(report: Report) -> Text:
