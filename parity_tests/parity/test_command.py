@@ -18,6 +18,7 @@ from relpos.errors import RelposError, SettingError
 from relpos.parity import Check, Report, Verdict
 from relpos.parity.jobs import Job
 from relpos.parity.mutations import mutated
+from relpos.parity.roster import ROSTER
 from relpos.parity.run import ALL_MODES, Request, Runner
 from relpos.parity.sides import Side, base
 from relpos.parity.terminal import show
@@ -125,9 +126,12 @@ def test_unknown_names_are_refused(request_: dict[str, object]) -> None:
         Request(**request_)  # type: ignore[arg-type]
 
 
-def test_an_ordinary_run_covers_every_mode_of_every_scheme() -> None:
+def test_an_ordinary_run_covers_every_mode_of_every_kind_of_scheme() -> None:
     jobs = Request().jobs()
-    for scheme in {job.row.scheme.name for job in jobs}:
+    for name in ROSTER:
+        frameworks = {job.framework for job in jobs if job.row.name == name}
+        assert frameworks == {"torch", "jax"}, name
+    for scheme in ("Shaw", "T5", "RoPE"):
         modes = {job.mode for job in jobs if job.row.scheme.name == scheme}
         assert modes == set(ALL_MODES), scheme
     assert len(Request(thorough=True).jobs()) > 4 * len(jobs)

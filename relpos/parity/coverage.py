@@ -50,14 +50,20 @@ def entry_distances(
     found: dict[str, dict[tuple[int, ...], int]] = {p.name: {} for p in table}
     lowest, highest = scheme.limits or (-REACH, REACH)
     for distance in sorted(range(lowest, highest + 1), key=abs):
-        for h in range(num_heads):
-            oracle.score(h, x, x, 0, distance, 1.0)
-            oracle.value(h, x, 0, distance)
+        oracle.score(0, x, x, 0, distance, 1.0)
+        oracle.value(0, x, 0, distance)
         for name, leaf in leaves.items():
-            if len(leaf.read) > len(found[name]):
-                for entry in leaf.read:
-                    found[name].setdefault(entry, distance)
-    return found
+            for entry in leaf.read:
+                found[name].setdefault(entry, distance)
+    # Every head reads alike, each from its own table where it has one.
+    return {
+        p.name: {
+            (h, *entry[1:]): distance
+            for h in range(num_heads if p.axes[0] == "heads" else 1)
+            for entry, distance in found[p.name].items()
+        }
+        for p in table
+    }
 
 
 def coverage(row: Row, results: Iterable[tuple[int, Result]]) -> tuple[Check, dict[str, Any]]:
