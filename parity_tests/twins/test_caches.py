@@ -138,7 +138,7 @@ def test_all_zero_keys_keep_their_positions(twin: Any) -> None:
 
 def test_a_full_cache_refuses_more_and_says_how_many_it_holds(twin: Any) -> None:
     settings = settings_of(Shaw(2, 1))
-    layer = twin.layer(settings, draw_weights(settings))
+    layer = twin.layer(settings, draw_weights(settings), eager=True)
     _, cache = layer(draw(5, B, 4, D), cache=layer.init_cache(B, 5))
     with pytest.raises(
         ShapeError, match=r"Got \[4, 4\] tokens stored, \[2, 2\] new; expected at most 5"
@@ -165,7 +165,7 @@ def test_a_row_without_room_is_not_a_number_where_lengths_cannot_be_seen() -> No
 
 def test_a_table_that_may_not_clip_is_checked_while_decoding(twin: Any) -> None:
     settings = settings_of(Shaw(3, 0, clip=False))
-    layer = twin.layer(settings, draw_weights(settings))
+    layer = twin.layer(settings, draw_weights(settings), eager=True)
     _, cache = layer(draw(5, B, 4, D), cache=layer.init_cache(B, C))
     with pytest.raises(DistanceError, match="Got distance -4"):
         layer(draw(6, B, 1, D), cache=cache)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
+import relpos_jax
+import relpos_torch
 from parity_tests.twins.twin import draw, draw_params, fails, passes
 from relpos import T5, DistanceError, NoPosition, RoPE, ShapeError, Shaw, Windowed, oracle
 from relpos.distance import t5_bucket, t5_row_map
+from relpos.oracle import Estimate
 from relpos.oracle.schemes.t5 import bucket
 from relpos.parity import compare, compare_exact
+from relpos_jax.kernels import by_distance as jax_by_distance
+from relpos_torch.kernels import by_distance as torch_by_distance
 
 OFFSETS = [-1000, -128, -127, -91, -90, -64, -32, -20, -16, -9, -8, -7, -1, 0]
 BIDIRECTIONAL = [15, 15, 15, 15, 14, 14, 12, 10, 10, 8, 8, 7, 1, 0]
@@ -20,18 +26,14 @@ SCHEMES = [Shaw(2, 3), Windowed(1, 2), T5(8, 20), T5(8, 20, False), RoPE("half")
 
 
 def one_hot_rows(twin: Any, scheme: Any, Lq: int, Lk: int, **options: Any) -> Any:
-    """The row that each pair reads: values that are one-hot by row, weights that are by key."""
+    """The row that each pair reads: values are one-hot by row, and batch row j sees key j alone."""
     N = scheme.left + scheme.right + 1
-    table = np.eye(N)[None]
-    rows = np.zeros((Lq, Lk), int)
-    for j in range(Lk):
-        only = np.arange(Lk) == j
-        zeros = np.zeros((1, 1, Lq, N)), np.zeros((1, 1, Lk, N)), np.zeros((1, 1, Lk, N))
-        params = {"value_table": table}
-        out = twin.attention(scheme, params, *zeros, mask=only[None], **options)[0, 0]
-        assert (out.sum(-1) == 1.0).all()
-        rows[:, j] = out.argmax(-1)
-    return rows
+    zeros = np.zeros((Lk, 1, Lq, N)), np.zeros((Lk, 1, Lk, N)), np.zeros((Lk, 1, Lk, N))
+    only = np.eye(Lk, dtype=bool)[:, None, None]
+    params = {"value_table": np.eye(N)[None]}
+    out = twin.attention(scheme, params, *zeros, mask=only, **options)[:, 0]
+    assert (out.sum(-1) == 1.0).all()
+    return out.argmax(-1).T
 
 
 def test_t5_buckets_equal_the_reference_values() -> None:
@@ -108,6 +110,49 @@ def test_the_shift_leaks_no_row_into_another(twin: Any) -> None:
     after = twin.attention(scheme, params, other, k, k)
     np.testing.assert_array_equal(after[:, :, [0, 2]], before[:, :, [0, 2]])
     assert (after[:, :, 1] != before[:, :, 1]).any()
+
+
+def lcg(shape: tuple[int, ...], n: int) -> Any:
+    """Numbers in -1 .. 1 from a linear congruential generator, in row-major order."""
+    state, numbers = (n * 2654435761 + 12345) % 2**32, []
+    for _ in range(math.prod(shape)):
+        state = (1664525 * state + 1013904223) % 2**32
+        numbers.append(state / 2**31 - 1.0)
+    return np.reshape(numbers, shape)
+
+
+def test_the_literal_shift_agrees_with_the_table_only_up_to_the_diagonal(twin: Any) -> None:
+    q, E = lcg((3, 2), 21), lcg((3, 2), 22)
+    reference = [
+        [-0.408474034888],
+        [-0.170227087314, -0.161747056178],
+        [-0.468971558463, -0.227050577479, -0.239517294920],
+    ]
+    leaked = -0.329361562785  # q_1 . E_0, which the literal shift puts at (0, 2)
+    scores = relative_scores(twin, Shaw(2, 0, values=False), {"key_table": E}, q, q)
+    # The reference is given to twelve places.
+    for i, row in enumerate(reference):
+        given = Estimate(np.array(row), np.full(i + 1, 5e-13))
+        passes(compare(given, scores[i, : i + 1]))
+    fails(compare(Estimate(np.array(leaked), np.array(5e-13)), scores[0, 2]))
+    passes(compare(Estimate(np.array(leaked), np.array(5e-13)), q[1] @ E[0]))
+
+
+def test_the_shift_reads_a_new_column_in_every_row(twin: Any) -> None:
+    # Column p is distance p - 2, and one more column is never read.
+    x = np.array([[10.0 * i + p for p in range(6)] for i in range(3)])
+    kernels = {"torch": torch_by_distance, "jax": jax_by_distance}[twin.name]
+    shifted = twin.numpy(kernels.skew(twin.array(x)))
+    assert shifted.tolist() == [[2, 3, 4], [11, 12, 13], [20, 21, 22]]
+    back = twin.numpy(kernels.unskew(twin.array(shifted)))
+    np.testing.assert_array_equal(back, np.where(np.isin(x, shifted), x, 0.0))
+
+
+def relative_scores(twin: Any, scheme: Any, params: Any, q: Any, k: Any) -> Any:
+    """A twin's `relative_scores` at scale 1, numpy in and out."""
+    function = {"torch": relpos_torch, "jax": relpos_jax}[twin.name].relative_scores
+    tables = {name: twin.array(table) for name, table in params.items()}
+    return twin.numpy(function(twin.array(q), twin.array(k), scheme, tables, scale=1.0))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)

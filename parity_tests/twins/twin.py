@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,7 +63,9 @@ class TorchTwin:
         out.backward(self.array(cotangent))
         return {name: self.numpy(leaf.grad) for name, leaf in leaves.items()}
 
-    def layer(self, settings: AttentionSettings, tensors: Arrays) -> Callable[..., Any]:
+    def layer(
+        self, settings: AttentionSettings, tensors: Arrays, *, eager: bool = False
+    ) -> NumpyLayer:
         """A layer with these weights; its calls take and give numpy, caches apart."""
         dtype = getattr(torch, next(iter(tensors.values())).dtype.name)
         layer = relpos_torch.RelativeAttention.from_settings(settings, dtype=dtype)
@@ -86,16 +89,14 @@ class JaxTwin:
         self, scheme: Scheme, params: Mapping[str, Any], *qkv: NDArray[Any], **options: Any
     ) -> NDArray[Any]:
         """`attention` with axes [B, H, L, d]."""
-        options = {name: self.array(value) for name, value in options.items()}
-        arrays = {name: self.array(value) for name, value in params.items()}
         q, k, v = (self.array(a.swapaxes(1, 2)) for a in qkv)
-
-        # Compiled as one: op by op, every new shape would compile every operation.
-        @jax.jit
-        def call(q: Any, k: Any, v: Any, params: Any) -> Any:
-            return relpos_jax.attention(q, k, v, scheme, params, **options)
-
-        return self.numpy(call(q, k, v, arrays)).swapaxes(1, 2)
+        tables = {name: self.array(value) for name, value in params.items()}
+        arrays = {name: self.array(a) for name, a in options.items() if isinstance(a, np.ndarray)}
+        static = tuple((name, value) for name, value in options.items() if name not in arrays)
+        call = _attention(scheme, static)
+        # Positions are checked against a table that may not clip where their values are seen.
+        compiled = call if scheme.limits else jax.jit(call)
+        return self.numpy(compiled(q, k, v, tables, arrays)).swapaxes(1, 2)
 
     def gradients(
         self,
@@ -121,24 +122,55 @@ class JaxTwin:
         named = {n: self.numpy(g).swapaxes(1, 2) for n, g in zip("qkv", by_input, strict=True)}
         return named | {name: self.numpy(gradient) for name, gradient in by_param.items()}
 
-    def layer(self, settings: AttentionSettings, tensors: Arrays) -> Callable[..., Any]:
-        """A layer with these weights; its calls take and give numpy, caches apart."""
+    def layer(
+        self, settings: AttentionSettings, tensors: Arrays, *, eager: bool = False
+    ) -> NumpyLayer:
+        """A layer with these weights; its calls take and give numpy, caches apart.
+
+        Compiled, unless `eager`: only there can the values of positions and lengths be checked.
+        """
         dtype = next(iter(tensors.values())).dtype
         layer = relpos_jax.nnx.RelativeAttention.from_settings(
             settings, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0)
         )
-        return NumpyLayer(self, load_into(layer, Weights({"": settings}, tensors)))
+        layer.eval()
+        load_into(layer, Weights({"": settings}, tensors))
+        if eager:
+            return NumpyLayer(self, layer)
+        graph, state = nnx.split(layer)
+
+        @jax.jit
+        def call(state: Any, inputs: Any, options: Any) -> Any:
+            return nnx.merge(graph, state)(*inputs, **options)
+
+        return NumpyLayer(self, layer, lambda *inputs, **options: call(state, inputs, options))
+
+
+@functools.cache
+def _attention(scheme: Scheme, static: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    """One function per scheme and options, so that `jax.jit` knows it again."""
+
+    def call(q: Any, k: Any, v: Any, params: Any, arrays: Any) -> Any:
+        return relpos_jax.attention(q, k, v, scheme, params, **dict(static), **arrays)
+
+    return call
 
 
 class NumpyLayer:
-    """A layer whose calls take and give numpy arrays."""
+    """A layer whose calls take and give numpy arrays.
 
-    def __init__(self, twin: Any, layer: Any) -> None:
-        self.twin, self.layer = twin, layer
+    Args:
+        twin: The twin it belongs to.
+        layer: The layer itself.
+        call: Calls it with the framework's arrays; `layer` itself if None.
+    """
+
+    def __init__(self, twin: Any, layer: Any, call: Callable[..., Any] | None = None) -> None:
+        self.twin, self.layer, self.call = twin, layer, call or layer
 
     def __call__(self, *inputs: NDArray[Any], **options: Any) -> Any:
         options = {name: self.twin.array(value) for name, value in options.items()}
-        out = self.layer(*map(self.twin.array, inputs), **options)
+        out = self.call(*map(self.twin.array, inputs), **options)
         if isinstance(out, tuple):
             return self.twin.numpy(out[0]), out[1]
         return self.twin.numpy(out)
