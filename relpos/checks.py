@@ -96,9 +96,7 @@ def check_mask(mask: Shape, is_boolean: bool, sizes: Sizes) -> None:
             expected="bool (for an additive mask m: mask = m == 0)",
         )
     padded = (1,) * (4 - len(mask)) + mask
-    if len(mask) > 4 or any(
-        m != 1 and m != n for m, n in zip(padded, full, strict=True)
-    ):
+    if len(mask) > 4 or any(m != 1 and m != n for m, n in zip(padded, full, strict=True)):
         raise ShapeError(
             "a mask broadcasts to [B, H, Lq, Lk]",
             got=list(mask),

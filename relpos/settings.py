@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relpos.schemes import NoPosition, Parameter, Scheme, scheme_from_dict
-from relpos.schemes.base import glorot, require, zeros
+from relpos.schemes.base import check_types, glorot, require, zeros
 
 __all__ = ["AttentionSettings"]
 
@@ -53,26 +53,18 @@ class AttentionSettings:
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("embed_dim", "num_heads", "num_kv_heads", "head_dim"):
-            value = getattr(self, name)
-            optional = name in ("num_kv_heads", "head_dim")
-            require(
-                (optional and value is None) or (_is_int(value) and value >= 1),
-                f"{name} must be a whole number",
-                got=repr(value),
-                expected="an int >= 1" + (", or None" if optional else ""),
-            )
-        for name in ("bias", "causal"):
-            value = getattr(self, name)
-            require(
-                isinstance(value, bool), f"{name} is a switch", got=repr(value), expected="a bool"
-            )
         require(
             isinstance(self.scheme, Scheme),
             "scheme must be one of relpos.SCHEMES, with its settings",
             got=repr(self.scheme),
             expected="for example Shaw(left=16, right=16)",
         )
+        check_types(self, "AttentionSettings")
+        for name in ("embed_dim", "num_heads", "num_kv_heads", "head_dim"):
+            value = getattr(self, name)
+            require(
+                value is None or value >= 1, f"{name} counts something", got=value, expected=">= 1"
+            )
         require(
             self.head_dim is not None or self.embed_dim % self.num_heads == 0,
             "embed_dim must be divisible by num_heads unless head_dim is given",
@@ -155,7 +147,3 @@ class AttentionSettings:
             expected=sorted(known),
         )
         return cls(**{**data, "scheme": scheme_from_dict(data["scheme"])})
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -146,7 +146,7 @@ COMMON_WRONGS = (
     ),
 )
 
-_REACH = "must be a whole number of positions"
+_REACH = "counts positions"
 _TABLES = "needs a table for keys, values or both"
 
 #: Every scheme and setting that the harness checks, by name.
@@ -231,7 +231,7 @@ ROSTER: dict[str, Row] = {
                 Wrong(
                     "layout",
                     SettingError,
-                    "must name the pairing",
+                    "RoPE.layout has its declared type",
                     settings=lambda: RoPE("pairs"),  # type: ignore[arg-type]
                 ),
                 Wrong(

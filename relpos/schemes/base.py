@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from types import UnionType
+from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from relpos.errors import SettingError
 
-__all__ = ["Init", "Parameter", "Scheme", "glorot", "normal", "require", "require_bools", "zeros"]
+__all__ = [
+    "Init",
+    "Parameter",
+    "Scheme",
+    "check_types",
+    "glorot",
+    "normal",
+    "require",
+    "zeros",
+]
 
 
 @dataclass(frozen=True)
@@ -71,18 +82,40 @@ class Parameter:
             )
 
 
-def require_bools(scheme: Scheme, *names: str) -> None:
-    """Raise `SettingError` unless these settings are True or False."""
-    for name in names:
-        value = getattr(scheme, name)
-        rule = f"{scheme.name}.{name} is a switch"
-        require(isinstance(value, bool), rule, got=repr(value), expected="True or False")
-
-
 def require(condition: bool, rule: str, *, got: object, expected: object) -> None:
     """Raise `SettingError` unless `condition` holds."""
     if not condition:
         raise SettingError(rule, got=got, expected=expected)
+
+
+def check_types(settings: Any, owner: str) -> None:
+    """Raise `SettingError` unless every field of a dataclass has the type it is declared with.
+
+    A number where a switch belongs, or "false" for False, would pass for true without a word.
+    """
+    hints = _hints(settings.__class__)
+    for field in dataclasses.fields(settings):
+        value, hint = getattr(settings, field.name), hints[field.name]
+        require(
+            _is_a(value, hint),
+            f"{owner}.{field.name} has its declared type",
+            got=repr(value),
+            expected=hint.__name__ if isinstance(hint, type) else str(hint),
+        )
+
+
+@functools.cache
+def _hints(kind: type[object]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _is_a(value: object, hint: Any) -> bool:
+    if get_origin(hint) in (Union, UnionType):
+        return any(_is_a(value, option) for option in get_args(hint))
+    if get_origin(hint) is Literal:
+        return isinstance(value, str) and value in get_args(hint)
+    kind = (int, float) if hint is float else hint
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 @dataclass(frozen=True)
@@ -96,6 +129,10 @@ class Scheme:
     name: ClassVar[str]
     #: The scheme's score and output depend on positions through j - i alone.
     translation_invariant: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse a field of another type; a scheme with more to say overrides and extends this."""
+        check_types(self, self.name)
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:
         """The scheme's learned arrays for `num_heads` heads of width `head_dim`."""

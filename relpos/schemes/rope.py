@@ -59,19 +59,9 @@ class RoPE(Scheme):
     base: float = 10000.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(
-            self.layout in ("half", "interleaved"),
-            "RoPE.layout must name the pairing of channels",
-            got=repr(self.layout),
-            expected="'half' or 'interleaved'",
-        )
-        require(
-            self.rotary_dim is None
-            or (
-                isinstance(self.rotary_dim, int)
-                and self.rotary_dim >= 2
-                and self.rotary_dim % 2 == 0
-            ),
+            self.rotary_dim is None or (self.rotary_dim >= 2 and self.rotary_dim % 2 == 0),
             "RoPE.rotary_dim must hold whole pairs",
             got=self.rotary_dim,
             expected="an even number >= 2, or None for the whole head",

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from relpos.schemes.base import Parameter, Scheme, glorot, require, require_bools
+from relpos.schemes.base import Parameter, Scheme, glorot, require
 
 __all__ = ["Shaw", "check_reach", "distance_tables"]
 
@@ -27,12 +27,7 @@ __all__ = ["Shaw", "check_reach", "distance_tables"]
 def check_reach(scheme: str, left: int, right: int, keys: bool, values: bool) -> None:
     """Validate the settings that every scheme with a table per distance shares."""
     for side, reach in (("left", left), ("right", right)):
-        require(
-            isinstance(reach, int) and not isinstance(reach, bool) and reach >= 0,
-            f"{scheme}.{side} must be a whole number of positions",
-            got=repr(reach),
-            expected="an int >= 0",
-        )
+        require(reach >= 0, f"{scheme}.{side} counts positions", got=reach, expected="an int >= 0")
     require(
         keys or values,
         f"{scheme} needs a table for keys, values or both",
@@ -88,7 +83,7 @@ class Shaw(Scheme):
     clip: bool = True
 
     def __post_init__(self) -> None:
-        require_bools(self, "keys", "values", "per_head", "clip")
+        super().__post_init__()
         check_reach(self.name, self.left, self.right, self.keys, self.values)
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from relpos.schemes.base import Parameter, Scheme, normal, require, require_bools
+from relpos.schemes.base import Parameter, Scheme, normal, require
 
 __all__ = ["T5"]
 
@@ -56,11 +56,7 @@ class T5(Scheme):
     bidirectional: bool = True
 
     def __post_init__(self) -> None:
-        require_bools(self, "bidirectional")
-        for name in ("num_buckets", "max_distance"):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            require(whole, f"T5.{name} is a whole number", got=repr(value), expected="an int")
+        super().__post_init__()
         smallest = 4 if self.bidirectional else 2
         require(
             self.num_buckets >= smallest and (self.num_buckets % 2 == 0 or not self.bidirectional),

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from relpos.schemes.base import Parameter, Scheme, normal, require_bools
+from relpos.schemes.base import Parameter, Scheme, normal
 from relpos.schemes.shaw import check_reach, distance_tables
 
 __all__ = ["Windowed"]
@@ -61,7 +61,7 @@ class Windowed(Scheme):
     per_head: bool = False
 
     def __post_init__(self) -> None:
-        require_bools(self, "keys", "values", "per_head")
+        super().__post_init__()
         check_reach(self.name, self.left, self.right, self.keys, self.values)
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from relpos.errors import SettingError
 from relpos.schemes import SCHEMES, Scheme
@@ -31,8 +30,6 @@ def read_stored_settings(stored: Any) -> AttentionSettings:
         raise
     except _IMPOSSIBLE as error:
         raise _unfit("stored settings", stored, error) from error
-    _check_types(settings)
-    _check_types(settings.scheme)
     return settings
 
 
@@ -63,13 +60,11 @@ def make_scheme(name: str, values: Mapping[str, Any]) -> Scheme:
             or "none",
         )
     try:
-        scheme = kind(**values)
+        return kind(**values)
     except SettingError:
         raise
     except _IMPOSSIBLE as error:
         raise _unfit(f"the settings of {name}", dict(values), error) from error
-    _check_types(scheme)
-    return scheme
 
 
 def _unfit(what: str, got: object, error: Exception) -> SettingError:
@@ -78,26 +73,3 @@ def _unfit(what: str, got: object, error: Exception) -> SettingError:
         got=f"{got!r} ({type(error).__name__}: {error})",
         expected="values of those types",
     )
-
-
-def _check_types(settings: AttentionSettings | Scheme) -> None:
-    # Ranges are checked by the settings themselves; but "false" passes for a switch, as true.
-    hints = get_type_hints(type(settings))
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if not _is_a(value, hints[field.name]):
-            hint = hints[field.name]
-            raise SettingError(
-                f"{field.name} has its declared type",
-                got=repr(value),
-                expected=hint.__name__ if isinstance(hint, type) else str(hint),
-            )
-
-
-def _is_a(value: object, hint: Any) -> bool:
-    if get_origin(hint) in (Union, UnionType):
-        return any(_is_a(value, option) for option in get_args(hint))
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    kind = (int, float) if hint is float else hint
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
