@@ -15,13 +15,14 @@ from typer.testing import CliRunner
 
 from relpos.cli.app import build_app
 from relpos.errors import RelposError, SettingError
-from relpos.parity import Check, Report, Verdict
+from relpos.parity import Check, Report, Verdict, reference
 from relpos.parity.jobs import Job
 from relpos.parity.mutations import mutated
 from relpos.parity.roster import ROSTER
-from relpos.parity.run import ALL_MODES, Request, Runner
-from relpos.parity.sides import Side, base
+from relpos.parity.run import ALL_MODES, DTYPES, Request, Runner
+from relpos.parity.sides import MODES, Side, base
 from relpos.parity.terminal import show
+from relpos.schemes import SCHEMES
 
 ONE_CASE = ["--scheme", "Shaw keys", "--case", "cross", "--dtype", "float32"]
 ONE_CASE += ["--only", "torch", "--mode", "eager"]
@@ -126,14 +127,18 @@ def test_unknown_names_are_refused(request_: dict[str, object]) -> None:
         Request(**request_)  # type: ignore[arg-type]
 
 
-def test_an_ordinary_run_covers_every_mode_of_every_kind_of_scheme() -> None:
+def test_an_ordinary_run_covers_every_mode_and_dtype_of_every_scheme() -> None:
     jobs = Request().jobs()
     for name in ROSTER:
         frameworks = {job.framework for job in jobs if job.row.name == name}
         assert frameworks == {"torch", "jax"}, name
-    for scheme in ("Shaw", "T5", "RoPE"):
-        modes = {job.mode for job in jobs if job.row.scheme.name == scheme}
-        assert modes == set(ALL_MODES), scheme
+    for scheme in SCHEMES:
+        for framework in ("torch", "jax"):
+            own = [j for j in jobs if j.row.scheme.name == scheme and j.framework == framework]
+            assert {job.mode for job in own} == {*MODES[framework], "layer", "decode"}, scheme
+            assert {job.dtype for job in own if job.call == "attention"} == set(DTYPES), scheme
+            assert {job.dtype for job in own if job.call == "layer"} == set(DTYPES), scheme
+    assert {job.mode for job in jobs} == set(ALL_MODES)
     assert len(Request(thorough=True).jobs()) > 4 * len(jobs)
     names = [(job.side, job.name, job.dtype) for job in Request(thorough=True).jobs()]
     assert len(names) == len(set(names))
@@ -146,6 +151,15 @@ def test_frameworks_are_compared_with_one_another_once_a_case() -> None:
     assert len({check.case for check in pairs}) == len(pairs)
     assert report.verdict is Verdict.PASS
     assert report.details["coverage"]["NoPosition"]["distances"][2] > 10
+
+
+def test_an_oracle_in_a_process_beside_says_the_same() -> None:
+    request = Request(("NoPosition",), ("float32",), "torch", ("eager",), ("cross", "masked"))
+    alone = Runner(request).run()
+    reference.result.cache_clear()
+    beside = Runner(request).run(oracle_beside=True)
+    assert [check.comparisons for check in beside.checks] == [c.comparisons for c in alone.checks]
+    assert all(check.verdict is Verdict.PASS for check in beside.checks)
 
 
 @pytest.mark.parametrize("width", [80, 120])

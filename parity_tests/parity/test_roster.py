@@ -63,7 +63,7 @@ def test_masks_and_positions_are_what_their_names_say() -> None:
 
 @row_param
 def test_the_cases_read_every_table_entry_that_exists(row: Row) -> None:
-    results = [(case.H, reference.attention(case, "float32")) for case in row.cases]
+    results = [(case.H, reference.result("attention", case, "float32")) for case in row.cases]
     check, about = coverage(row, results)
     assert check.verdict is Verdict.PASS, check.finding
     assert about["distances"]
@@ -72,7 +72,7 @@ def test_the_cases_read_every_table_entry_that_exists(row: Row) -> None:
 def test_unread_entries_are_inconclusive_with_the_length_to_use() -> None:
     row = ROSTER["T5"]
     case = Case("short", row.scheme, Lq=2, Lk=89)
-    check, _ = coverage(row, [(case.H, reference.attention(case, "float32"))])
+    check, _ = coverage(row, [(case.H, reference.result("attention", case, "float32"))])
     assert check.verdict is Verdict.INCONCLUSIVE
     assert "an input of length 92 reads it" in check.finding
 

@@ -76,7 +76,7 @@ def parity(
     )
     runner = Runner(request)
     with _progress() as tell:
-        report = runner.run(tell)
+        report = runner.run(tell, oracle_beside=True)
     if json is not None:
         write_whole(json, to_json(report))
     if junit is not None:

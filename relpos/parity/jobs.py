@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,13 +72,7 @@ class Job:
 
     def reference(self) -> Result:
         """What the oracle says."""
-        oracles: dict[str, Callable[[Case, str], Result]] = {
-            "attention": reference.attention,
-            "relative_scores": reference.relative_scores,
-            "layer": reference.layer,
-            "decode": reference.layer,
-        }
-        return oracles[self.call](self.case, self.dtype)
+        return reference.result(self.call, self.case, self.dtype)
 
     def answer(self, side: Side) -> Answer:
         """What the side says."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,9 +27,6 @@ DTYPES = ("float64", "float32", "bfloat16")
 
 #: Every mode by name: how functions are run, then the layers' calls.
 ALL_MODES = ("eager", "compile", "jit", "vmap", "jit-vmap", "layer", "decode")
-
-#: One scheme of each kind of lowering: vectors by distance, a bias by distance, a rotation.
-_KINDS = ("Shaw", "T5", "RoPE")
 
 _LAYERS = {"torch": ("torch",), "jax": ("nnx", "linen")}
 
@@ -128,35 +126,29 @@ class Request:
 def _is_worth_its_time(job: Job, firsts: dict[str, str]) -> bool:
     """Whether an ordinary run has the job; the others are for `thorough` and for runs by case.
 
-    PyTorch eager takes milliseconds, so it runs every case in float32 and three in other dtypes.
-    Whatever compiles takes about a second a case in JAX and ten in torch.compile: `jit` runs two
-    cases of each row, and what is left runs once, on one row of each kind of lowering.
+    Every scheme meets every mode and every dtype in either twin. PyTorch eager takes milliseconds,
+    so it runs every case in float32 and some in other dtypes. Whatever compiles takes about a
+    second a case in JAX and several in torch.compile: `jit` runs on every row, the others on the
+    first row of each scheme.
     """
     case, dtype, mode = job.case.name, job.dtype, job.mode
-    first = firsts[job.row.scheme.name] == job.row.name and job.row.scheme.name in _KINDS
+    single = dtype == "float32"
+    first = firsts[job.row.scheme.name] == job.row.name
     if job.framework == "torch":
         if mode == "compile":
-            return first and dtype == "float32" and case == "masked" and job.call == "attention"
+            return first and single and case == "masked" and job.call == "attention"
         if mode == "vmap":
-            return dtype == "float32" and case in ("cross", "masked", "packed")
-        return dtype == "float32" or case in (
-            "masked",
-            "packed",
-            "past-left",
-            "layer-self",
-            "decode",
-        )
-    if mode == "jit" and job.call == "attention":
-        if dtype == "float32":
-            return case in ("masked", "packed") or (first and case == "past-right")
-        return first and case == "packed"
-    if mode == "jit-vmap" or (mode == "jit" and job.call == "relative_scores"):
-        return first and dtype == "float32" and case == "masked"
-    if mode in ("eager", "vmap"):
-        return first and dtype == "float32" and case == "cross" and job.call == "attention"
+            return single and case in ("cross", "masked", "packed")
+        return single or case in ("masked", "packed", "past-left", "layer-self", "decode")
+    if job.call == "attention":
+        if mode == "jit":
+            return case == "packed" or (single and case in ("masked", "past-right"))
+        return first and single and case == ("masked" if mode == "jit-vmap" else "cross")
+    if job.call == "relative_scores":
+        return first and single and case == "masked" and "jit" in mode
     if job.kind == "linen":
-        return first and dtype == "float32" and case != "layer-cross"
-    return first and (dtype == "float32" or (dtype == "bfloat16" and case == "layer-self"))
+        return first and single and case != "layer-cross"
+    return first and (single or case == "layer-self")
 
 
 class Runner:
@@ -177,12 +169,18 @@ class Runner:
         self._first_answers: dict[Key, tuple[Job, Answer]] = {}
         self._paired: set[Key] = set()
 
-    def run(self, progress: Progress | None = None) -> Report:
-        """Make every check of the request."""
+    def run(self, progress: Progress | None = None, *, oracle_beside: bool = False) -> Report:
+        """Make every check of the request.
+
+        Args:
+            progress: Told after each step.
+            oracle_beside: Give the oracle a process of its own, see `reference.ahead`.
+        """
         started = time.perf_counter()
         report = Report()
+        jobs = self.request.jobs()
         steps: list[tuple[str, Callable[[], Sequence[Check]]]] = []
-        for job in self.request.jobs():
+        for job in jobs:
             steps.append((f"{job.side}: {job.name}", self._answer(job)))
         if not self.request.cases:
             for row in self.request.rows:
@@ -195,10 +193,12 @@ class Runner:
                 for name in MUTATIONS
                 for framework, side in self.sides.items()
             ]
-        for number, (name, step) in enumerate(steps):
-            report.add(step())
-            if progress is not None:
-                progress(number + 1, len(steps), name)
+        questions = [(job.call, job.case, job.dtype) for job in jobs]
+        with reference.ahead(questions) if oracle_beside else nullcontext():
+            for number, (name, step) in enumerate(steps):
+                report.add(step())
+                if progress is not None:
+                    progress(number + 1, len(steps), name)
         for framework, side in self.sides.items():
             report.environment[framework] = side.environment()
         report.seconds = time.perf_counter() - started
@@ -223,7 +223,7 @@ class Runner:
         def step() -> Sequence[Check]:
             dtype = (self.request.dtypes or DTYPES)[0]
             check, about = coverage(
-                row, [(case.H, reference.attention(case, dtype)) for case in row.cases]
+                row, [(case.H, reference.result("attention", case, dtype)) for case in row.cases]
             )
             report.details.setdefault("coverage", {})[row.name] = about
             checks = [check]

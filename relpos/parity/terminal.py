@@ -104,6 +104,6 @@ def _summary(report: Report) -> Text:
     return Text.assemble(
         (verdict.value, _STYLES[verdict]),
         f"  {report.entries:,} numbers in {report.comparisons:,} arrays, {len(report.checks):,} "
-        f"checks ({counts or 'none'}), {report.seconds:.0f} s. Ratios are multiples of the error "
-        "budget: at most 1 passes.",
+        f"checks ({counts or 'none'}), {report.seconds:.0f} s\n"
+        "Ratios are multiples of the error budget: at most 1 passes.",
     )
