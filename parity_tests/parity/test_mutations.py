@@ -17,7 +17,7 @@ from relpos.parity.sides import Side
 def test_a_fault_is_caught(name: str, framework: str, sides: dict[str, Side]) -> None:
     check = run_mutation(name, framework, sides[framework])
     assert check.verdict is Verdict.PASS, check.finding
-    assert "x budget" in check.case
+    assert "x budget" in check.note
 
 
 def test_a_twin_is_whole_again_after_a_mutation_even_if_it_raised() -> None:

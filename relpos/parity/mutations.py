@@ -102,11 +102,13 @@ def run_mutation(name: str, framework: str, side: Side) -> Check:
         comparisons = judge(job, job.reference(), answer)
         wrong = Check(job.row.scheme.name, job.name, job.side, job.dtype, comparisons)
         if wrong.verdict is Verdict.FAIL:
+            assert wrong.worst is not None
             return Check(
                 "mutations",
-                f"{name}, caught by {job.name}: {wrong.finding}",
+                name,
                 f"mutations of {framework} caught",
                 comparisons=(compare_exact(np.ones(1, bool), np.ones(1, bool), what="caught"),),
+                note=f"{wrong.worst.ratio:.0e} x budget in {job.row.name}, {job.case.name}",
             )
     return Check(
         "mutations",

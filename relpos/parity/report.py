@@ -26,6 +26,7 @@ class Check:
         problem: Why the side gave no answer (a failure), if it gave none.
         doubt: Why no verdict can be given (inconclusive), if none can.
         command: One line that repeats this check alone.
+        note: What a reader of a PASS should know.
     """
 
     subject: str
@@ -36,6 +37,7 @@ class Check:
     problem: str | None = None
     doubt: str | None = None
     command: str | None = None
+    note: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -78,6 +80,7 @@ class Check:
             "verdict": self.verdict.value,
             "finding": self.finding,
             "command": self.command,
+            "note": self.note,
             "comparisons": [comparison.to_dict() for comparison in self.comparisons],
         }
 

@@ -72,6 +72,8 @@ def render(report: Report, *, side_of: SideOf | None = None) -> RenderableType:
         passed = sum(check.verdict is Verdict.PASS for check in of_side)
         style = _STYLES[Verdict.of(check.verdict for check in of_side)]
         parts.append(Text.assemble((f"{side}: {passed} of {len(of_side)}", style)))
+        if any(check.note for check in of_side):
+            parts.append(_notes(of_side))
     parts.append(Text())
     for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         found = report.of(verdict)
@@ -86,6 +88,15 @@ def render(report: Report, *, side_of: SideOf | None = None) -> RenderableType:
 def show(report: Report, console: Console | None = None, *, side_of: SideOf | None = None) -> None:
     """Print a report."""
     (console or Console(highlight=False)).print(render(report, side_of=side_of), crop=False)
+
+
+def _notes(checks: list[Check]) -> Table:
+    """One line per check that has something to say though it passed."""
+    grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 0, 0, 2), style="dim")
+    for check in checks:
+        if check.note:
+            grid.add_row(check.case, check.note)
+    return grid
 
 
 def _finding(check: Check) -> RenderableType:
