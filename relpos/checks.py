@@ -86,29 +86,32 @@ def check_dtypes(q: str, k: str, v: str, floating: bool) -> None:
         )
 
 
-def check_mask(mask: Shape, is_boolean: bool, sizes: Sizes) -> None:
-    """A mask is boolean, True = may attend, and broadcasts to [B, H, Lq, Lk]."""
+def check_mask(mask: Shape, dtype: str, sizes: Sizes) -> None:
+    """A mask is boolean, True = may attend, with four axes that broadcast to [B, H, Lq, Lk].
+
+    Fewer axes are refused: [B, Lk] and [B, Lq, Lk] would broadcast, to something else, whenever
+    sizes happen to be equal.
+    """
     full = (sizes.B, sizes.H, sizes.Lq, sizes.Lk)
-    if not is_boolean:
+    if not dtype.endswith("bool"):
         raise ShapeError(
-            "a mask is boolean, True = may attend; additive float masks are not taken",
-            got="another dtype",
-            expected="bool (for an additive mask m: mask = m == 0)",
+            "a mask must be boolean, True = may attend",
+            got=dtype,
+            expected="bool: m != 0 of zeros and ones, m == 0 of an additive mask",
         )
-    padded = (1,) * (4 - len(mask)) + mask
-    if len(mask) > 4 or any(m != 1 and m != n for m, n in zip(padded, full, strict=True)):
+    if len(mask) != 4 or any(m != 1 and m != n for m, n in zip(mask, full, strict=True)):
         raise ShapeError(
-            "a mask broadcasts to [B, H, Lq, Lk]",
+            "a mask must have four axes that broadcast to [B, H, Lq, Lk]",
             got=list(mask),
             expected=f"{list(full)}, or 1 for any of these; padding [B, Lk] as "
-            "mask[:, None, None, :]",
+            "mask[:, None, None, :], pairs [Lq, Lk] as mask[None, None]",
         )
 
 
-def check_positions(name: str, positions: Shape, is_integer: bool, B: int, L: int) -> None:
-    """Explicit positions are integers [L] or [B, L]."""
-    if not is_integer:
-        raise ShapeError(f"{name} are integers", got="another dtype", expected="int32 or int64")
+def check_positions(name: str, positions: Shape, dtype: str, B: int, L: int) -> None:
+    """Explicit positions are signed integers [L] or [B, L]."""
+    if dtype.removeprefix("torch.") not in ("int8", "int16", "int32", "int64"):
+        raise ShapeError(f"{name} must be signed integers", got=dtype, expected="int32 or int64")
     # Compared one by one: a compiler's symbolic sizes are not found by `in`.
     per_row = len(positions) == 2 and positions[0] == B and positions[1] == L
     if not per_row and not (len(positions) == 1 and positions[0] == L):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from relpos.schemes import NoPosition, Parameter, Scheme, scheme_from_dict
+from relpos.schemes import Parameter, Scheme, scheme_from_dict
 from relpos.schemes.base import check_types, glorot, require, zeros
 
 __all__ = ["AttentionSettings"]
@@ -44,7 +44,7 @@ class AttentionSettings:
 
     embed_dim: int
     num_heads: int
-    scheme: Scheme = field(default_factory=NoPosition)
+    scheme: Scheme
     num_kv_heads: int | None = None
     head_dim: int | None = None
     bias: bool = True
@@ -110,13 +110,17 @@ class AttentionSettings:
         """The layer's learned arrays, in order, with the neutral names and shapes.
 
         `query.kernel` [D, H, d], `key.kernel` and `value.kernel` [D, G, d], `out.kernel` [H, d, D],
-        their biases if `bias`, then the scheme's own. Kernels are Glorot uniform, biases zero.
+        their biases if `bias`, then the scheme's own. Kernels are Glorot uniform, biases zero. A
+        scheme that does not scale by 1 / sqrt(d) has that factor in its fresh query kernel, so that
+        the scores of every fresh layer have the same spread.
         """
         table: list[Parameter] = []
         inner = {"query": self.num_heads, "key": self.kv_heads, "value": self.kv_heads}
         for name, heads in inner.items():
             axis = "heads" if name == "query" else "kv_heads"
             init = glorot(self.embed_dim, heads * self.width)
+            if name == "query" and self.scale is None:
+                init = init.times(self.width**-0.5 / self.score_scale)
             axes = ("embed", axis, "head_dim")
             table.append(
                 Parameter(f"{name}.kernel", axes, (self.embed_dim, heads, self.width), init)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
+from relpos.checks import Sizes
 from relpos.errors import ShapeError
 
 __all__ = ["Appended", "KVCache"]
@@ -154,6 +155,11 @@ class KVCache:
             key_positions=jnp.where(filled, cache.positions, last),
             mask=(real[:, :, None] & filled[:, None, :])[:, None],
         )
+
+    def sizes(self, q: Float[Array, "B L H d"]) -> Sizes:
+        """The sizes of a call in which these queries attend to all slots."""
+        B, C, G, d = self.key.shape
+        return Sizes(B, q.shape[2], G, q.shape[1], C, d)
 
     def drop(self, count: int) -> KVCache:
         """Evict the `count` oldest tokens of each row (all, where a row has fewer)."""

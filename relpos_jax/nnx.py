@@ -9,8 +9,8 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from relpos.checks import check_call, check_input
-from relpos.schemes import NoPosition, Parameter, Scheme
+from relpos.checks import check_call, check_input, check_mask
+from relpos.schemes import Parameter, Scheme
 from relpos.settings import AttentionSettings
 from relpos_jax.cache import KVCache
 from relpos_jax.functional import attention
@@ -59,7 +59,7 @@ class RelativeAttention(nnx.Module):
         self,
         embed_dim: int,
         num_heads: int,
-        scheme: Scheme = NoPosition(),  # noqa: B008 - frozen
+        scheme: Scheme,
         *,
         num_kv_heads: int | None = None,
         head_dim: int | None = None,
@@ -157,12 +157,14 @@ class RelativeAttention(nnx.Module):
         Args:
             x: Input of the queries, and of keys and values unless `key_value` is given.
             key_value: Input of keys and values in cross-attention.
-            mask: True = may attend; any shape that broadcasts to [B, H, L, Lk]. Padding [B, Lk]
-                is `mask[:, None, None, :]`. With a cache, Lk is its capacity.
+            mask: True = may attend; four axes that broadcast to [B, H, L, Lk]. Padding [B, Lk] is
+                `mask[:, None, None, :]`. With a cache, Lk is its capacity.
             positions: Whole positions of x, [L] or [B, L]; the default is 0 .. L - 1.
             key_positions: Whole positions of `key_value`. Cross-attention with any scheme but
                 `NoPosition` needs both: two sequences have no common origin that could be guessed.
-            cache: Tokens seen before; x then holds the ones that follow, one or several.
+            cache: Tokens seen before; x then holds the ones that follow, one or several. Decoding
+                equals the full run if the layer is causal; otherwise a token sees what was cached
+                and all that came in with it.
             lengths: With a cache: how many tokens of each row of x are real [B]; None means all.
             deterministic: Drop no weights; None takes the attribute that `train()` and `eval()`
                 set.
@@ -193,7 +195,10 @@ class RelativeAttention(nnx.Module):
             key_positions = positions
         if cache is not None:
             cache, positions, key_positions, filled = cache.append(k, v, lengths)
-            mask = filled if mask is None else mask & filled
+            if mask is not None:
+                check_mask(mask.shape, str(mask.dtype), cache.sizes(q))
+                filled = mask & filled
+            mask = filled
             k, v = cache.key.astype(q.dtype), cache.value.astype(q.dtype)
         tables = settings.scheme.parameters(settings.num_heads, settings.width)
         attended = attention(

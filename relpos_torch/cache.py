@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from relpos.checks import Sizes
 from relpos.errors import ShapeError
 
 __all__ = ["Appended", "KVCache"]
@@ -146,6 +147,11 @@ class KVCache:
             key_positions=torch.where(filled, cache.positions, last),
             mask=(real[:, :, None] & filled[:, None, :])[:, None],
         )
+
+    def sizes(self, q: Float[Tensor, "B H L d"]) -> Sizes:
+        """The sizes of a call in which these queries attend to all slots."""
+        B, G, C, d = self.key.shape
+        return Sizes(B, q.shape[1], G, q.shape[2], C, d)
 
     def drop(self, count: int) -> KVCache:
         """Evict the `count` oldest tokens of each row (all, where a row has fewer)."""

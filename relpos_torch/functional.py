@@ -48,7 +48,7 @@ def attention(
         v: Values.
         scheme: The relative position scheme, for example `relpos.Shaw(16, 16)`.
         params: Its parameters, named and shaped as `scheme.parameters(H, d)` says.
-        mask: True = may attend; any shape that broadcasts to [B, H, Lq, Lk].
+        mask: True = may attend; four axes that broadcast to [B, H, Lq, Lk].
         causal: No query attends to a key at a later position. With the default positions the
             queries are aligned to the END of the keys.
         query_positions: Whole positions [Lq] or [B, Lq]; the default is Lk - Lq .. Lk - 1.

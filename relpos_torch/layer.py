@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relpos.checks import check_call, check_input
-from relpos.schemes import NoPosition, Scheme
+from relpos.checks import check_call, check_input, check_mask
+from relpos.errors import ShapeError
+from relpos.schemes import Scheme
 from relpos.settings import AttentionSettings
 from relpos_torch.cache import KVCache
 from relpos_torch.functional import attention
@@ -58,7 +59,7 @@ class RelativeAttention(nn.Module):
         self,
         embed_dim: int,
         num_heads: int,
-        scheme: Scheme = NoPosition(),  # noqa: B008 - frozen
+        scheme: Scheme,
         *,
         num_kv_heads: int | None = None,
         head_dim: int | None = None,
@@ -170,12 +171,14 @@ class RelativeAttention(nn.Module):
         Args:
             x: Input of the queries, and of keys and values unless `key_value` is given.
             key_value: Input of keys and values in cross-attention.
-            mask: True = may attend; any shape that broadcasts to [B, H, L, Lk]. Padding [B, Lk]
-                is `mask[:, None, None, :]`. With a cache, Lk is its capacity.
+            mask: True = may attend; four axes that broadcast to [B, H, L, Lk]. Padding [B, Lk] is
+                `mask[:, None, None, :]`. With a cache, Lk is its capacity.
             positions: Whole positions of x, [L] or [B, L]; the default is 0 .. L - 1.
             key_positions: Whole positions of `key_value`. Cross-attention with any scheme but
                 `NoPosition` needs both: two sequences have no common origin that could be guessed.
-            cache: Tokens seen before; x then holds the ones that follow, one or several.
+            cache: Tokens seen before; x then holds the ones that follow, one or several. Decoding
+                equals the full run if the layer is causal; otherwise a token sees what was cached
+                and all that came in with it.
             lengths: With a cache: how many tokens of each row of x are real [B]; None means all.
 
         Returns:
@@ -189,6 +192,9 @@ class RelativeAttention(nn.Module):
         check_input("x", tuple(x.shape), settings.embed_dim)
         if key_value is not None:
             check_input("key_value", tuple(key_value.shape), settings.embed_dim)
+        self._check_dtype("x", x)
+        if key_value is not None:
+            self._check_dtype("key_value", key_value)
         check_call(
             settings.scheme,
             cross=key_value is not None,
@@ -205,7 +211,10 @@ class RelativeAttention(nn.Module):
             key_positions = positions
         if cache is not None:
             cache, positions, key_positions, filled = cache.append(k, v, lengths)
-            mask = filled if mask is None else mask & filled
+            if mask is not None:
+                check_mask(tuple(mask.shape), str(mask.dtype), cache.sizes(q))
+                filled = mask & filled
+            mask = filled
             k, v = cache.key.to(q.dtype), cache.value.to(q.dtype)
         attended = attention(
             q,
@@ -227,6 +236,14 @@ class RelativeAttention(nn.Module):
     def extra_repr(self) -> str:
         """The settings, in torch's printed form of a module."""
         return str(self.settings)
+
+    def _check_dtype(self, name: str, x: Tensor) -> None:
+        if x.dtype != self.query.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ShapeError(
+                f"{name} must have the dtype of the layer's parameters, unless under autocast",
+                got=x.dtype,
+                expected=self.query.weight.dtype,
+            )
 
     def _split(self, projected: Float[Tensor, "B L inner"], heads: int) -> Float[Tensor, "B H L d"]:
         return projected.unflatten(-1, (heads, self.settings.width)).transpose(1, 2)

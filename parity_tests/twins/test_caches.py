@@ -153,7 +153,7 @@ def test_a_full_cache_refuses_more_and_says_how_many_it_holds(twin: Any) -> None
 
 
 def test_a_row_without_room_is_not_a_number_where_lengths_cannot_be_seen() -> None:
-    layer = relpos_jax.nnx.RelativeAttention(D, 3, causal=True, rngs=nnx.Rngs(0))
+    layer = relpos_jax.nnx.RelativeAttention(D, 3, NoPosition(), causal=True, rngs=nnx.Rngs(0))
     step = nnx.jit(lambda layer, x, cache, lengths: layer(x, cache=cache, lengths=lengths))
     x = jnp.asarray(draw(5, B, 4, D, dtype=np.float32))
     cache = layer.init_cache(B, 5)

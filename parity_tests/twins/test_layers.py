@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from typing import Any
 
@@ -17,7 +16,7 @@ from flax import nnx
 import relpos_jax.linen
 import relpos_jax.nnx
 import relpos_torch
-from parity_tests.twins.twin import draw, draw_weights, fails, passes
+from parity_tests.twins.twin import draw, draw_weights, fails, passes, unchecked
 from relpos import (
     T5,
     AttentionSettings,
@@ -60,10 +59,10 @@ KINDS = pytest.mark.parametrize("kind", ["torch", "nnx", "linen"])
         ({"embed_dim": 13}, "embed_dim must be divisible by num_heads"),
         ({"num_kv_heads": 2}, "num_heads must be divisible by num_kv_heads"),
         ({"num_heads": 0}, "num_heads counts something"),
-        ({"head_dim": 2.5}, "AttentionSettings.head_dim has its declared type"),
+        ({"head_dim": 2.5}, "AttentionSettings.head_dim must have its declared type"),
         ({"dropout": 1.0}, "dropout is the probability"),
         ({"scale": 0.0}, "scale is the factor"),
-        ({"causal": "yes"}, "AttentionSettings.causal has its declared type"),
+        ({"causal": "yes"}, "AttentionSettings.causal must have its declared type"),
         ({"scheme": "shaw"}, "scheme must be one of relpos.SCHEMES"),
         ({"scheme": RoPE("half", rotary_dim=6)}, "RoPE rotates whole pairs inside the head"),
         ({"implementation": "fast"}, "implementation names a kernel"),
@@ -92,8 +91,13 @@ def test_inputs_that_cannot_be_right_are_refused(twin: Any) -> None:
         (r"lengths say how many tokens", (x,), {"lengths": np.full(B, L)}),
         (r"a cache holds the keys of self-attention", (x, other), {"cache": cache}),
         (r"a cache knows the positions", (x,), {"positions": at, "cache": cache}),
-        (r"a mask broadcasts to \[B, H, Lq, Lk\]", (x,), {"mask": np.ones((L, L + 1), bool)}),
-        (r"a mask broadcasts", (x,), {"mask": np.ones((1, B, 1, L, L), bool)}),
+        (r"a mask must have four axes", (x,), {"mask": np.ones((1, 1, L, L + 1), bool)}),
+        (r"a mask must have four axes", (x,), {"mask": np.ones((B, L), bool)}),
+        (
+            r"a mask must have four axes.* expected \[2, 3, 5, 6\]",
+            (x,),
+            {"cache": layer.init_cache(B, L + 1), "mask": np.ones((1, 1, L, L), bool)},
+        ),
         (
             r"q and k agree in B",
             (x, draw(2, 3, Lk, D)),
@@ -103,18 +107,6 @@ def test_inputs_that_cannot_be_right_are_refused(twin: Any) -> None:
     for message, inputs, options in wrong:
         with pytest.raises(ShapeError, match=message), unchecked():
             layer(*inputs, **options)
-
-
-@contextlib.contextmanager
-def unchecked() -> Any:
-    """Without the run-time check of annotations, which would speak before the library does."""
-    import jaxtyping
-
-    jaxtyping.config.update("jaxtyping_disable", True)
-    try:
-        yield
-    finally:
-        jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
@@ -287,6 +279,12 @@ def test_the_output_has_the_dtype_of_the_layer(kind: str, dtype: str) -> None:
     else:
         layer = relpos_jax.linen.RelativeAttention(**fields, dtype=dtype, param_dtype=dtype)
         assert layer.apply(layer.init(jax.random.key(0), inputs), inputs).dtype == dtype
+
+
+def test_an_input_of_another_dtype_than_the_torch_layers_is_refused_by_name() -> None:
+    layer = relpos_torch.RelativeAttention(D, 3, Shaw(2, 1))
+    with pytest.raises(ShapeError, match=r"Got torch\.float64; expected torch\.float32"):
+        layer(torch.tensor(draw(1, B, L, D)))
 
 
 def test_half_precision_computation_over_float32_parameters() -> None:

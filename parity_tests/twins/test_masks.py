@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from parity_tests.twins.twin import draw, draw_params, passes
+from parity_tests.twins.twin import draw, draw_params, passes, unchecked
 from relpos import T5, NoPosition, RoPE, ShapeError, Shaw, Windowed, oracle
 from relpos.oracle import Precision
 from relpos.parity import compare, compare_exact
@@ -32,12 +32,22 @@ def test_a_mask_of_every_broadcastable_shape_equals_the_full_one(
     passes(compare(expected, got))
 
 
-def test_a_mask_with_fewer_axes_is_aligned_at_the_keys(twin: Any) -> None:
+@pytest.mark.parametrize("shape", [(Lk,), (Lq, Lk), (B, Lk), (H, Lq, Lk), (1, 1, 1, Lq, Lk)])
+def test_a_mask_with_other_than_four_axes_is_refused_even_where_it_would_fit(
+    twin: Any, shape: tuple[int, ...]
+) -> None:
+    # [B, Lk] with B = Lq, or [B, Lq, Lk] with B = H, would mean something else without a word.
     q, k = draw(1, B, H, Lq, d), draw(2, B, H, Lk, d)
-    mask = np.random.default_rng(7).random((Lq, Lk)) > 0.4
-    short = twin.attention(NoPosition(), {}, q, k, k, mask=mask)
-    full = twin.attention(NoPosition(), {}, q, k, k, mask=mask[None, None])
-    np.testing.assert_array_equal(short, full)
+    with pytest.raises(ShapeError, match=r"a mask must have four axes.*mask\[None, None\]"):
+        twin.attention(NoPosition(), {}, q, k, k, mask=np.ones(shape, bool))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
+def test_a_mask_of_another_dtype_is_refused_by_name(twin: Any, dtype: str) -> None:
+    q, k = draw(1, B, H, Lq, d), draw(2, B, H, Lk, d)
+    message = rf"Got (torch\.)?{dtype}; expected bool: m != 0 of zeros"
+    with unchecked(), pytest.raises(ShapeError, match=message):
+        twin.attention(NoPosition(), {}, q, k, k, mask=np.ones((1, 1, Lq, Lk), dtype))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
@@ -64,7 +74,7 @@ def test_nothing_becomes_infinite_on_the_way_to_a_masked_softmax() -> None:
     from parity_tests.twins.twin import JaxTwin
 
     q = draw(1, B, H, Lq, d)
-    mask = np.tril(np.ones((Lq, Lq), bool), -1)
+    mask = np.tril(np.ones((1, 1, Lq, Lq), bool), -1)
     with jax.debug_infs(True), jax.debug_nans(True):
         assert np.isfinite(JaxTwin().attention(NoPosition(), {}, q, q, q, mask=mask)).all()
 
@@ -100,12 +110,6 @@ def test_a_padded_key_is_never_read(twin: Any) -> None:
     np.testing.assert_array_equal(
         twin.attention(scheme, params, q, wild, wild, mask=mask[:, None, None, :]), calm
     )
-
-
-def test_padding_with_one_entry_per_key_is_refused_with_the_way_to_write_it(twin: Any) -> None:
-    q, k = draw(1, B, H, Lq, d), draw(2, B, H, Lk, d)
-    with pytest.raises(ShapeError, match=r"padding \[B, Lk\] as mask\[:, None, None, :\]"):
-        twin.attention(NoPosition(), {}, q, k, k, mask=np.ones((B, Lk), bool))
 
 
 def test_half_precision_with_a_mask_stays_within_its_budget(twin: Any) -> None:

@@ -64,7 +64,7 @@ def test_jax_dot_product_attention_is_no_position(twin: Any) -> None:
 
 
 def test_torch_multihead_attention_is_the_layer_without_positions() -> None:
-    settings = AttentionSettings(12, 3)
+    settings = AttentionSettings(12, 3, NoPosition())
     peer = torch.nn.MultiheadAttention(12, 3, batch_first=True, dtype=torch.float64)
     torch.nn.init.normal_(peer.in_proj_bias)
     tensors = {}

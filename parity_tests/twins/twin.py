@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import torch
 from flax import nnx
@@ -197,6 +199,16 @@ def draw_weights(settings: AttentionSettings, dtype: Any = np.float64) -> Arrays
         p.name: draw(n + 211, *p.shape, dtype=dtype) * np.asarray(0.5, dtype)
         for n, p in enumerate(settings.parameters())
     }
+
+
+@contextlib.contextmanager
+def unchecked() -> Iterator[None]:
+    """Without the run-time check of annotations, which would speak before the library does."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def passes(comparison: Comparison) -> None:

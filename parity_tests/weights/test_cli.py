@@ -131,7 +131,7 @@ BAD_COMMANDS = {
     "half a scheme": ((*VITS, "--scheme", "Shaw", "--set", "left=2"), "right (needed)"),
     "a setting that is a word": (
         (*VITS, "--scheme", "Shaw", "--set", "left=2", "--set", "right=few"),
-        "Shaw.right has its declared type",
+        "Shaw.right must have its declared type",
     ),
     "a setting without a value": ((*VITS, "--scheme", "Shaw", "--set", "left"), "name=value"),
     "broken JSON": ((*VITS, "--scheme", '{"scheme"'), "JSON object"),

@@ -64,10 +64,20 @@ def test_other_readers_of_safetensors_read_it(tmp_path: Path) -> None:
 
 def test_equal_weights_give_equal_bytes(tmp_path: Path) -> None:
     tensors = random_weights(SETTINGS, "bfloat16").tensors
-    for name, order in (("a", 1), ("b", -1)):
+    for name, order in (("a.safetensors", 1), ("b.safetensors", -1)):
         shuffled = dict([*tensors.items()][::order])
         save(tmp_path / name, type(random_weights(SETTINGS))({"": SETTINGS}, shuffled))
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+def test_a_name_that_would_mislead_and_a_source_that_is_no_weights_are_refused(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(WeightsError, match=r"must end in \.safetensors.*w\.safetensors"):
+        save(tmp_path / "w.pt", random_weights(SETTINGS))
+    with pytest.raises(WeightsError, match=r"save takes Weights.*to_neutral\(layer\)"):
+        save(tmp_path / "w.safetensors", random_weights(SETTINGS).tensors)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_existing_file_is_kept_unless_told(tmp_path: Path) -> None:

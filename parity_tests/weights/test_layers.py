@@ -164,7 +164,7 @@ class TestAcross:
 
     def test_flax_own_attention_takes_the_tree(self) -> None:
         """The names and shapes are those of flax: its own layer accepts and returns them."""
-        settings = AttentionSettings(8, 4)
+        settings = AttentionSettings(8, 4, NoPosition())
         weights = random_weights(settings)
         theirs = nnx.MultiHeadAttention(4, 8, decode=False, rngs=nnx.Rngs(0))
         own = nnx.to_pure_dict(nnx.state(theirs, nnx.Param))
@@ -356,7 +356,7 @@ def test_a_missing_framework_is_named_with_its_extra(
 ) -> None:
     save(tmp_path / "w.safetensors", random_weights(SETTINGS))
     code = (
-        "import sys\n"
+        "import sys\nfrom relpos import NoPosition\n"
         f"sys.modules[{package!r}] = None\n"
         "from relpos import weights\n"
         "try:\n"
@@ -376,12 +376,12 @@ def test_one_framework_is_enough(package: str) -> None:
     """Weights go into a torch layer without jax, and into a flax layer without torch."""
     other = {"torch": "jax", "jax": "torch"}[package]
     use = {
-        "torch": "import relpos_torch\nlayer = relpos_torch.RelativeAttention(6, 2)\n",
+        "torch": "import relpos_torch\nlayer = relpos_torch.RelativeAttention(6, 2, NoPosition())\n",
         "jax": "import relpos_jax.nnx\nfrom flax import nnx\n"
-        "layer = relpos_jax.nnx.RelativeAttention(6, 2, rngs=nnx.Rngs(0))\n",
+        "layer = relpos_jax.nnx.RelativeAttention(6, 2, NoPosition(), rngs=nnx.Rngs(0))\n",
     }[package]
     code = (
-        "import sys\n"
+        "import sys\nfrom relpos import NoPosition\n"
         f"sys.modules[{other!r}] = None\n"
         f"{use}"
         "from relpos.weights import load_into, to_neutral\n"

@@ -183,7 +183,7 @@ def explained() -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise WeightsError(
-            "a file to read must be there", got=str(error), expected="the path of a file"
+            "the file to read must exist", got=str(error), expected="the path of a file"
         ) from error
     except OSError as error:
         raise WeightsError(

@@ -118,8 +118,8 @@ class Case:
         d: Head width.
         D: Width of a layer's inputs; prime to H * d.
         causal: Keys at later positions may not be attended to.
-        mask: `keys` [B, 1, 1, Lk] (padding), `pairs` [Lq, Lk], or `full` [B, H, Lq, Lk] with a
-            query that may attend to nothing.
+        mask: `keys` [B, 1, 1, Lk] (padding), `pairs` [1, 1, Lq, Lk], or `full` [B, H, Lq, Lk] with
+            a query that may attend to nothing.
         positions: `shuffled` [L] without order, or `packed` [B, L], each batch row from a start of
             its own.
         scale: The factor on <q, k>; None takes the scheme's own.
@@ -225,7 +225,7 @@ class Case:
             return None
         shape = {
             "keys": (self.B, 1, 1, self.Lk),
-            "pairs": (self.Lq, self.Lk),
+            "pairs": (1, 1, self.Lq, self.Lk),
             "full": (self.B, self.H, self.Lq, self.Lk),
         }[self.mask]
         allowed = self._generator("mask", self.name).random(shape) < 0.7

@@ -117,14 +117,14 @@ COMMON_WRONGS = (
     Wrong(
         "mask-shape",
         ShapeError,
-        "a mask broadcasts to [B, H, Lq, Lk]",
-        change=_replaced("mask", np.ones((7, 5), bool)),
+        "a mask must have four axes",
+        change=_replaced("mask", np.ones((1, 1, 7, 5), bool)),
     ),
     Wrong(
         "mask-dtype",
         ShapeError,
-        "a mask is boolean",
-        change=_replaced("mask", np.zeros((5, 7), np.float32)),
+        "a mask must be boolean",
+        change=_replaced("mask", np.zeros((1, 1, 5, 7), np.float32)),
     ),
     Wrong(
         "position-length",
@@ -135,7 +135,7 @@ COMMON_WRONGS = (
     Wrong(
         "position-dtype",
         ShapeError,
-        "key_positions are integers",
+        "key_positions must be signed integers",
         change=_replaced("key_positions", np.arange(7, dtype=np.float32)),
     ),
     Wrong(
@@ -231,7 +231,7 @@ ROSTER: dict[str, Row] = {
                 Wrong(
                     "layout",
                     SettingError,
-                    "RoPE.layout has its declared type",
+                    "RoPE.layout must have its declared type",
                     settings=lambda: RoPE("pairs"),  # type: ignore[arg-type]
                 ),
                 Wrong(

@@ -40,6 +40,10 @@ class Init:
         """Standard deviation of a fresh entry."""
         return self.scale / math.sqrt(3.0) if self.kind == "uniform" else self.scale
 
+    def times(self, factor: float) -> Init:
+        """The distribution of `factor` times an entry."""
+        return Init(self.kind, self.scale * factor)
+
 
 def zeros() -> Init:
     """All zeros, on purpose."""
@@ -98,7 +102,7 @@ def check_types(settings: Any, owner: str) -> None:
         value, hint = getattr(settings, field.name), hints[field.name]
         require(
             _is_a(value, hint),
-            f"{owner}.{field.name} has its declared type",
+            f"{owner}.{field.name} must have its declared type",
             got=repr(value),
             expected=hint.__name__ if isinstance(hint, type) else str(hint),
         )

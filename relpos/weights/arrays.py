@@ -130,7 +130,7 @@ def _collect(value: Any, at: tuple[str, ...], arrays: dict[str, Array], path: Pa
 
 def _damaged(path: Path, what: str, error: Exception) -> WeightsError:
     first = str(error).strip().split("\n")[0] or type(error).__name__
-    return WeightsError(f"{path} is {what}", got=first, expected="an undamaged one")
+    return WeightsError(f"{path} must be {what}", got=first, expected="an undamaged one")
 
 
 #: Suffix -> reader.

@@ -66,7 +66,20 @@ def save(path: str | os.PathLike[str], weights: Weights, *, overwrite: bool = Fa
 
     Raises:
         FileExistsError: The path exists and `overwrite` is False.
+        WeightsError: The name has another ending, or `weights` is something else.
     """
+    if not isinstance(weights, Weights):
+        raise WeightsError(
+            "save takes Weights",
+            got=type(weights).__name__,
+            expected="relpos.weights.to_neutral(layer) for a layer",
+        )
+    if Path(path).suffix != ".safetensors":
+        raise WeightsError(
+            "the name of a neutral file must end in .safetensors",
+            got=str(path),
+            expected=f"{Path(path).with_suffix('.safetensors')}",
+        )
     layers = {path: settings.to_dict() for path, settings in weights.layers.items()}
     metadata = {"format": FORMAT, "version": VERSION, "layers": json.dumps(layers)}
     write_safetensors(path, weights.tensors, metadata=metadata, overwrite=overwrite)
@@ -82,14 +95,14 @@ def load(path: str | os.PathLike[str]) -> Weights:
     tensors, metadata = _read(Path(path))
     if not is_neutral(metadata):
         raise WeightsError(
-            f"{path} is a neutral weights file",
+            f"{path} must be a neutral weights file",
             got=f"a safetensors file with the metadata {metadata}",
             expected=f'metadata with "format": "{FORMAT}"; other files go through '
             "relpos.weights.read_arrays and convert",
         )
     if metadata.get("version") != VERSION:
         raise WeightsError(
-            f"{path} has a version of the neutral format that this relpos reads",
+            f"{path} must have a version of the neutral format that this relpos reads",
             got=repr(metadata.get("version")),
             expected=repr(VERSION),
         )
@@ -216,7 +229,9 @@ def _little_endian(array: Array) -> Array:
 
 def _damaged(path: object, error: Exception) -> WeightsError:
     return WeightsError(
-        f"{path} is a whole safetensors file", got=str(error), expected="an undamaged one"
+        f"{path} must be a whole safetensors file",
+        got=str(error),
+        expected="an undamaged one; other kinds of files go through relpos.weights.read_arrays",
     )
 
 
@@ -250,7 +265,7 @@ def _parse_layers(path: object, text: str) -> dict[str, AttentionSettings]:
             layers[name] = read_stored_settings(stored)
         except SettingError as error:
             raise WeightsError(
-                f"{path} holds possible settings for layer {name!r}",
+                f"{path} must hold possible settings for layer {name!r}",
                 got=str(error).removesuffix("."),
                 expected="what AttentionSettings.to_dict gives",
             ) from error

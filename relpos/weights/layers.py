@@ -301,7 +301,8 @@ def _unknown_source(value: object) -> WeightsError:
     return WeightsError(
         "weights come from Weights, a neutral file, or a RelativeAttention of relpos_torch or "
         "relpos_jax",
-        got=type(value).__name__,
-        expected="one of these; for linen the pair (module, variables); for a state dict or tree "
+        got=type(value).__module__ + "." + type(value).__qualname__,
+        expected="one of these, not the model around it; for linen the pair (module, variables), "
+        "since the module alone has no weights; for a state dict or tree "
         "its settings too",
     )

@@ -58,7 +58,7 @@ def layers_in(source: Iterable[str], layout: Layout | str, *, prefix: str = "") 
     if not found:
         prefixes = [at for name, at, _ in find_layouts(source) if name == layout.name]
         raise WeightsError(
-            f"the source holds a layer in the layout {layout.name}",
+            f"the source must hold a layer in the layout {layout.name}",
             got=f"{len(names)} names that begin with {prefix!r}, none as in that layout",
             expected=" or ".join(f"prefix {at!r}" for at in prefixes)
             or f"names such as {entries[0].source}",

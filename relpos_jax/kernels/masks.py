@@ -22,8 +22,7 @@ def attention_mask(
     aligns the queries to the END of the keys.
     """
     if mask is not None:
-        check_mask(mask.shape, mask.dtype == jnp.bool_, sizes)
-        mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+        check_mask(mask.shape, str(mask.dtype), sizes)
     if not positions.causal:
         return mask
     query, key = positions.arrays()

@@ -53,7 +53,7 @@ class Positions:
         B, Lq, Lk = sizes.B, sizes.Lq, sizes.Lk
         for name, given, L in (("query_positions", query, Lq), ("key_positions", key, Lk)):
             if given is not None:
-                check_positions(name, given.shape, jnp.issubdtype(given.dtype, jnp.integer), B, L)
+                check_positions(name, given.shape, str(given.dtype), B, L)
         if query is None and key is None:
             return cls(None, None, Lq, Lk, causal)
         query = jnp.arange(Lk - Lq, Lk) if query is None else jnp.asarray(query)

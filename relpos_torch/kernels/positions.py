@@ -44,7 +44,7 @@ class Positions:
         B, Lq, Lk = sizes.B, sizes.Lq, sizes.Lk
         for name, given, L in (("query_positions", query, Lq), ("key_positions", key, Lk)):
             if given is not None:
-                check_positions(name, tuple(given.shape), _is_integer(given), B, L)
+                check_positions(name, tuple(given.shape), str(given.dtype), B, L)
         if query is not None and key is None:
             key = torch.arange(Lk, device=query.device)
         elif key is not None and query is None:
@@ -77,7 +77,3 @@ def distance_range(positions: Positions) -> tuple[int, int] | None:
         except RuntimeError:  # torch.func.vmap and the meta device refuse .item()
             return None
     return lowest, min(highest, 0) if positions.causal else highest
-
-
-def _is_integer(tensor: Tensor) -> bool:
-    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)

@@ -77,7 +77,7 @@ class JaxSide:
         function: Callable[..., Array] = call
         if mode in ("vmap", "jit-vmap"):
             # Only what has a batch axis of its own is mapped; a mask without one is shared.
-            mask_axis = 0 if inputs.mask is not None and inputs.mask.ndim == 4 else None
+            mask_axis = 0 if inputs.mask is not None and len(inputs.mask) > 1 else None
             position_axes = [
                 0 if positions is not None and positions.ndim == 2 else None
                 for positions in (inputs.query_positions, inputs.key_positions)

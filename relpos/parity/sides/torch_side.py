@@ -79,7 +79,7 @@ class TorchSide:
         if mode == "vmap":
             mask, *positions = extras
             # Only what has a batch axis of its own is mapped; a mask without one is shared.
-            axes = [0, 0, 0, 0 if mask is not None and mask.ndim == 4 else None]
+            axes = [0, 0, 0, 0 if mask is not None and len(mask) > 1 else None]
             axes += [0 if at is not None and at.ndim == 2 else None for at in positions]
 
             def one_row(q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Tensor:
