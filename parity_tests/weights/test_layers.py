@@ -376,7 +376,8 @@ def test_one_framework_is_enough(package: str) -> None:
     """Weights go into a torch layer without jax, and into a flax layer without torch."""
     other = {"torch": "jax", "jax": "torch"}[package]
     use = {
-        "torch": "import relpos_torch\nlayer = relpos_torch.RelativeAttention(6, 2, NoPosition())\n",
+        "torch": "import relpos_torch\n"
+        "layer = relpos_torch.RelativeAttention(6, 2, NoPosition())\n",
         "jax": "import relpos_jax.nnx\nfrom flax import nnx\n"
         "layer = relpos_jax.nnx.RelativeAttention(6, 2, NoPosition(), rngs=nnx.Rngs(0))\n",
     }[package]
