@@ -96,11 +96,11 @@ class Screen:
             "layer",
             "output off by",
             "x budget",
-            "scores wrong\nin the window",
-            "\nand outside",
-            "\nverdict",
+            "wrong scores\nin window",
+            "\noutside it",
+            "\nharness",
         ):
-            table.add_column(heading, justify="left" if "verdict" in heading else "right")
+            table.add_column(heading, justify="left" if "harness" in heading else "right")
         for finding in findings:
             table.add_row(
                 finding.layer,
@@ -108,13 +108,13 @@ class Screen:
                 f"{finding.ratio:,.0f}",
                 str(finding.wrong_inside),
                 f"{finding.wrong_outside} of {finding.outside}",
-                Text("FAIL", "green") if finding.caught else Text("not caught", "red"),
+                Text("caught", "green") if finding.caught else Text("not caught", "red"),
             )
         self._console.print(table)
         if wrong.blame():
             self.line(f"What the harness says: {wrong.blame()[0]}.")
             for check in wrong.of(Verdict.FAIL)[:1]:
-                self.line(check.finding, "dim")
+                self.line(check.finding.partition("; would pass")[0], "dim")
         self.line()
 
     def verdict(self, verdict: Verdict, text: str) -> None:
