@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from relpos.errors import DistanceError, ShapeError
+from relpos.errors import DistanceError, SettingError, ShapeError
 from relpos.schemes import NoPosition, Parameter, Scheme
 
 __all__ = [
     "Sizes",
     "check_call",
     "check_distances",
+    "check_dropout",
     "check_dtypes",
     "check_input",
     "check_mask",
     "check_params",
+    "check_position_range",
     "check_positions",
     "check_qkv",
 ]
@@ -122,8 +124,32 @@ def check_positions(name: str, positions: Shape, dtype: str, B: int, L: int) -> 
         )
 
 
-def check_params(table: tuple[Parameter, ...], given: Mapping[str, Shape]) -> None:
-    """The parameters of a call are exactly the scheme's, each with its shape."""
+def check_position_range(lowest: int, highest: int) -> None:
+    """Differences of positions fit 32 bits."""
+    if not -(2**30) < lowest <= highest < 2**30:
+        raise ShapeError(
+            "positions must lie strictly between -2**30 and 2**30",
+            got=f"{lowest} to {highest}",
+            expected="positions counted from nearer by",
+        )
+
+
+def check_dropout(dropout: float) -> None:
+    """A probability that leaves something."""
+    if not 0.0 <= dropout < 1.0:
+        raise SettingError(
+            "dropout is the probability of dropping an attention weight",
+            got=dropout,
+            expected="0 <= dropout < 1",
+        )
+
+
+def check_params(table: tuple[Parameter, ...], given: Mapping[str, Shape], floating: bool) -> None:
+    """The parameters of a call are exactly the scheme's, each real and with its shape."""
+    if not floating:
+        raise ShapeError(
+            "params hold real floating numbers", got="another dtype", expected="float32, say"
+        )
     expected = {parameter.name: parameter.shape for parameter in table}
     if dict(given) != expected:
         raise ShapeError(

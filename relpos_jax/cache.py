@@ -98,8 +98,9 @@ class KVCache:
             The new cache, positions and mask.
 
         Raises:
-            ShapeError: The shapes are not the cache's, or a row has no room. Where lengths are
-                traced, the keys of a row without room become NaN instead.
+            ShapeError: The shapes are not the cache's, or a row has no room, or a length is
+                impossible. Where lengths are traced, the keys and values of such a row become
+                NaN instead, for as long as they stay.
         """
         B, L, G, d = key.shape
         if (B, G, d) != (self.key.shape[0], self.key.shape[2], self.key.shape[3]):
@@ -109,15 +110,30 @@ class KVCache:
                 expected=f"[{self.key.shape[0]}, L, {self.key.shape[2]}, {self.key.shape[3]}]",
             )
         C = self.key.shape[1]
+        if value.shape != key.shape:
+            raise ShapeError(
+                "new values have the shape of the new keys",
+                got=list(value.shape),
+                expected=list(key.shape),
+            )
+        for name, new, old in (("keys", key, self.key), ("values", value, self.value)):
+            if new.dtype != old.dtype and new.dtype.itemsize >= old.dtype.itemsize:
+                raise ShapeError(
+                    f"new {name} must fit the dtype of the cache",
+                    got=new.dtype,
+                    expected=f"{old.dtype} or narrower; init_cache takes a dtype",
+                )
         if lengths is None:
             lengths = jnp.full_like(self.length, L)
         elif lengths.shape != (B,):
             raise ShapeError(
                 "lengths have one entry per row", got=list(lengths.shape), expected=[B]
             )
+        if not jnp.issubdtype(lengths.dtype, jnp.integer):
+            raise ShapeError("lengths are integers", got=lengths.dtype, expected="int32")
         lengths = lengths.astype(self.length.dtype)
-        full = self.length + lengths > C
-        if _any(full | (lengths < 0) | (lengths > L)):
+        wrong = (self.length + lengths > C) | (lengths < 0) | (lengths > L)
+        if _any(wrong):
             raise ShapeError(
                 f"each row of the cache has room for its new tokens, 0 <= lengths <= {L}",
                 got=f"{self.length.tolist()} tokens stored, {lengths.tolist()} new",
@@ -133,7 +149,7 @@ class KVCache:
         def write(buffer: Array, tokens: Array) -> Array:
             gathered = jnp.take_along_axis(tokens, index[:, :, None, None], axis=1, mode="clip")
             written = jnp.where(new[:, :, None, None], gathered.astype(buffer.dtype), buffer)
-            return jnp.where(full[:, None, None, None], jnp.nan, written)
+            return jnp.where(wrong[:, None, None, None], jnp.nan, written)
 
         new_tokens = jnp.arange(L, dtype=self.length.dtype)[None]
         new_positions = self.next_position[:, None] + new_tokens
@@ -162,7 +178,13 @@ class KVCache:
         return Sizes(B, q.shape[2], G, q.shape[1], C, d)
 
     def drop(self, count: int) -> KVCache:
-        """Evict the `count` oldest tokens of each row (all, where a row has fewer)."""
+        """Evict the `count` oldest tokens of each row (all, where a row has fewer).
+
+        Raises:
+            ShapeError: `count` is negative.
+        """
+        if count < 0:
+            raise ShapeError("count is a number of tokens", got=count, expected=">= 0")
 
         def kept(buffer: Array) -> Array:
             return jnp.roll(buffer, -count, axis=1)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from relpos.checks import check_dtypes, check_params, check_qkv
+from relpos.checks import check_dropout, check_dtypes, check_params, check_qkv
 from relpos.schemes import Scheme
 from relpos_jax import schemes
 from relpos_jax.kernels import KERNELS, choose_kernel
@@ -48,7 +48,8 @@ def attention(
         v: Values.
         scheme: The relative position scheme, for example `relpos.Shaw(16, 16)`.
         params: Its parameters, named and shaped as `scheme.parameters(H, d)` says.
-        mask: True = may attend; four axes that broadcast to [B, H, Lq, Lk].
+        mask: True = may attend; four axes that broadcast to [B, H, Lq, Lk]. What is masked must
+            still be finite: 0 times NaN is NaN.
         causal: No query attends to a key at a later position. With the default positions the
             queries are aligned to the END of the keys.
         query_positions: Whole positions [Lq] or [B, Lq]; the default is Lk - Lq .. Lk - 1.
@@ -65,7 +66,8 @@ def attention(
         ShapeError: Shapes or dtypes do not fit, params included.
         DistanceError: A distance lies beyond a table that may not clip. Where positions are given
             but are traced, the output is NaN instead.
-        SettingError: The scheme cannot be used with this head width, or the kernel is unknown.
+        SettingError: The scheme cannot be used with this head width, the kernel is unknown, or
+            dropout is no probability below 1.
 
     Example:
         >>> from relpos import T5
@@ -78,11 +80,13 @@ def attention(
     floating = jnp.issubdtype(q.dtype, jnp.floating)
     check_dtypes(str(q.dtype), str(k.dtype), str(v.dtype), floating)
     scheme.check_head_dim(sizes.d)
+    real = all(jnp.issubdtype(a.dtype, jnp.floating) for a in params.values())
     shapes = {name: array.shape for name, array in params.items()}
-    check_params(scheme.parameters(sizes.H, sizes.d), shapes)
+    check_params(scheme.parameters(sizes.H, sizes.d), shapes, real)
     positions = Positions.of(query_positions, key_positions, sizes, causal)
     allowed = attention_mask(mask, positions, sizes)
     factor = scheme.scale(sizes.d) if scale is None else scale
+    check_dropout(dropout)
     kernel = KERNELS[choose_kernel(implementation)]
     q, k, wide_v, params = _working_precision(q, k, v, params)
     lowered = schemes.lower(scheme, params, q, k, positions, factor)
@@ -144,8 +148,9 @@ def relative_scores(
     floating = jnp.issubdtype(q.dtype, jnp.floating)
     check_dtypes(str(q.dtype), str(k.dtype), str(k.dtype), floating)
     scheme.check_head_dim(sizes.d)
+    real = all(jnp.issubdtype(a.dtype, jnp.floating) for a in params.values())
     shapes = {name: array.shape for name, array in params.items()}
-    check_params(scheme.parameters(1, sizes.d), shapes)
+    check_params(scheme.parameters(1, sizes.d), shapes, real)
     positions = Positions.of(query_positions, key_positions, sizes, causal=False)
     factor = scheme.scale(sizes.d) if scale is None else scale
     q, k, _, params = _working_precision(q, k, k, params)

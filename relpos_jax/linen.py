@@ -118,9 +118,13 @@ class RelativeAttention(nn.Module):
             param_dtype=param_dtype,
         )
 
-    def init_cache(self, batch: int, capacity: int) -> KVCache:
-        """An empty cache for `batch` rows of up to `capacity` tokens."""
-        dtype = self.param_dtype if self.dtype is None else self.dtype
+    def init_cache(self, batch: int, capacity: int, *, dtype: DTypeLike | None = None) -> KVCache:
+        """An empty cache for `batch` rows of up to `capacity` tokens.
+
+        Its dtype is the layer's `dtype`, or else its `param_dtype`, unless another is named.
+        """
+        if dtype is None:
+            dtype = self.param_dtype if self.dtype is None else self.dtype
         settings = self.settings
         return KVCache.empty(batch, capacity, settings.kv_heads, settings.width, dtype=dtype)
 

@@ -91,8 +91,9 @@ class KVCache:
             The new cache, positions and mask.
 
         Raises:
-            ShapeError: The shapes are not the cache's, or a row has no room. Where lengths cannot
-                be seen (compiled, vmapped), the keys of a row without room become NaN instead.
+            ShapeError: The shapes are not the cache's, or a row has no room, or a length is
+                impossible. Where lengths cannot be seen (compiled, vmapped), the keys and values
+                of such a row become NaN instead, for as long as they stay.
         """
         B, G, L, d = key.shape
         if (B, G, d) != (self.key.shape[0], self.key.shape[1], self.key.shape[3]):
@@ -102,15 +103,30 @@ class KVCache:
                 expected=f"[{self.key.shape[0]}, {self.key.shape[1]}, L, {self.key.shape[3]}]",
             )
         device, C = self.key.device, self.key.shape[2]
+        if value.shape != key.shape:
+            raise ShapeError(
+                "new values have the shape of the new keys",
+                got=list(value.shape),
+                expected=list(key.shape),
+            )
+        for name, new, old in (("keys", key, self.key), ("values", value, self.value)):
+            if new.dtype != old.dtype and new.dtype.itemsize >= old.dtype.itemsize:
+                raise ShapeError(
+                    f"new {name} must fit the dtype of the cache",
+                    got=new.dtype,
+                    expected=f"{old.dtype} or narrower; init_cache takes a dtype",
+                )
         if lengths is None:
             lengths = torch.full_like(self.length, L)
         elif tuple(lengths.shape) != (B,):
             raise ShapeError(
                 "lengths have one entry per row", got=list(lengths.shape), expected=[B]
             )
+        if lengths.is_floating_point() or lengths.dtype == torch.bool:
+            raise ShapeError("lengths are integers", got=lengths.dtype, expected="int64")
         lengths = lengths.to(self.length)
-        full = self.length + lengths > C
-        if _any(full | (lengths < 0) | (lengths > L)):
+        wrong = (self.length + lengths > C) | (lengths < 0) | (lengths > L)
+        if _any(wrong):
             raise ShapeError(
                 f"each row of the cache has room for its new tokens, 0 <= lengths <= {L}",
                 got=f"{self.length.tolist()} tokens stored, {lengths.tolist()} new",
@@ -126,7 +142,7 @@ class KVCache:
         def write(buffer: Tensor, tokens: Tensor) -> Tensor:
             gathered = tokens.to(buffer.dtype).gather(2, index[:, None, :, None].expand_as(buffer))
             written = torch.where(new[:, None, :, None], gathered, buffer)
-            return written.masked_fill(full[:, None, None, None], torch.nan)
+            return written.masked_fill(wrong[:, None, None, None], torch.nan)
 
         new_tokens = torch.arange(L, device=device)[None]
         new_positions = self.next_position[:, None] + new_tokens
@@ -154,7 +170,13 @@ class KVCache:
         return Sizes(B, q.shape[1], G, q.shape[2], C, d)
 
     def drop(self, count: int) -> KVCache:
-        """Evict the `count` oldest tokens of each row (all, where a row has fewer)."""
+        """Evict the `count` oldest tokens of each row (all, where a row has fewer).
+
+        Raises:
+            ShapeError: `count` is negative.
+        """
+        if count < 0:
+            raise ShapeError("count is a number of tokens", got=count, expected=">= 0")
 
         def kept(buffer: Tensor, slots: int) -> Tensor:
             return buffer.roll(-count, slots)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from relpos.checks import check_dtypes, check_params, check_qkv
+from relpos.checks import check_dropout, check_dtypes, check_params, check_qkv
 from relpos.schemes import Scheme
 from relpos_torch import schemes
 from relpos_torch.kernels import KERNELS, choose_kernel
@@ -48,7 +48,8 @@ def attention(
         v: Values.
         scheme: The relative position scheme, for example `relpos.Shaw(16, 16)`.
         params: Its parameters, named and shaped as `scheme.parameters(H, d)` says.
-        mask: True = may attend; four axes that broadcast to [B, H, Lq, Lk].
+        mask: True = may attend; four axes that broadcast to [B, H, Lq, Lk]. What is masked must
+            still be finite: 0 times NaN is NaN.
         causal: No query attends to a key at a later position. With the default positions the
             queries are aligned to the END of the keys.
         query_positions: Whole positions [Lq] or [B, Lq]; the default is Lk - Lq .. Lk - 1.
@@ -64,7 +65,8 @@ def attention(
         ShapeError: Shapes or dtypes do not fit, params included.
         DistanceError: A distance lies beyond a table that may not clip. Where positions are given
             but cannot be seen (compiled, vmapped), the output is NaN instead.
-        SettingError: The scheme cannot be used with this head width, or the kernel is unknown.
+        SettingError: The scheme cannot be used with this head width, the kernel is unknown, or
+            dropout is no probability below 1.
 
     Example:
         >>> from relpos import T5
@@ -76,11 +78,13 @@ def attention(
     sizes = check_qkv(tuple(q.shape), tuple(k.shape), tuple(v.shape), "BHLd")
     check_dtypes(str(q.dtype), str(k.dtype), str(v.dtype), q.is_floating_point())
     scheme.check_head_dim(sizes.d)
+    real = all(t.is_floating_point() for t in params.values())
     shapes = {name: tuple(tensor.shape) for name, tensor in params.items()}
-    check_params(scheme.parameters(sizes.H, sizes.d), shapes)
+    check_params(scheme.parameters(sizes.H, sizes.d), shapes, real)
     positions = Positions.of(query_positions, key_positions, sizes, causal)
     allowed = attention_mask(mask, positions, sizes, q.device)
     factor = scheme.scale(sizes.d) if scale is None else scale
+    check_dropout(dropout)
     kernel = KERNELS[choose_kernel(implementation)]
     with _working_precision(q, k, v, params) as (q, k, wide_v, params):
         lowered = schemes.lower(scheme, params, q, k, positions, factor)
@@ -140,8 +144,9 @@ def relative_scores(
     sizes = check_qkv(tuple(q.shape), tuple(k.shape), tuple(k.shape), "BHLd")
     check_dtypes(str(q.dtype), str(k.dtype), str(k.dtype), q.is_floating_point())
     scheme.check_head_dim(sizes.d)
+    real = all(t.is_floating_point() for t in params.values())
     shapes = {name: tuple(tensor.shape) for name, tensor in params.items()}
-    check_params(scheme.parameters(1, sizes.d), shapes)
+    check_params(scheme.parameters(1, sizes.d), shapes, real)
     positions = Positions.of(query_positions, key_positions, sizes, causal=False)
     factor = scheme.scale(sizes.d) if scale is None else scale
     with _working_precision(q, k, k, params) as (q, k, _, params):
@@ -163,6 +168,8 @@ def _working_precision(
     terms read it, so that its gradient is summed before it is rounded.
     """
     dtype = torch.float32 if q.dtype.itemsize < 4 else q.dtype
-    with torch.autocast(q.device.type, enabled=False):
+    device = q.device.type
+    quiet = torch.autocast(device, enabled=False) if device != "meta" else nullcontext()
+    with quiet:
         wide = {name: tensor.to(dtype) for name, tensor in params.items()}
         yield q.to(dtype), k.to(dtype), v.to(dtype), wide

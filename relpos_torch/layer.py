@@ -121,8 +121,11 @@ class RelativeAttention(nn.Module):
                 tensor = self.get_parameter(parameter.name.replace(".kernel", ".weight"))
                 initializer(parameter.init)(tensor)
 
-    def init_cache(self, batch: int, capacity: int) -> KVCache:
-        """An empty cache for `batch` rows of up to `capacity` tokens, as the layer's parameters."""
+    def init_cache(self, batch: int, capacity: int, *, dtype: torch.dtype | None = None) -> KVCache:
+        """An empty cache for `batch` rows of up to `capacity` tokens.
+
+        Its dtype is that of the layer's parameters, unless another is named.
+        """
         weight = self.key.weight
         settings = self.settings
         return KVCache.empty(
@@ -131,7 +134,7 @@ class RelativeAttention(nn.Module):
             settings.kv_heads,
             settings.width,
             device=weight.device,
-            dtype=weight.dtype,
+            dtype=weight.dtype if dtype is None else dtype,
         )
 
     @overload

@@ -127,6 +127,32 @@ def test_unknown_names_are_refused(request_: dict[str, object]) -> None:
         Request(**request_)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"schemes": ("RoPE",), "modes": ("compile",), "dtypes": ("bfloat16",)},
+        {"schemes": ("Windowed keys",), "modes": ("jit-vmap",)},
+        {"schemes": ("T5 causal",), "modes": ("jit-vmap",), "dtypes": ("float16",)},
+    ],
+)
+def test_what_is_asked_for_by_name_is_never_left_out(asked: dict[str, tuple[str, ...]]) -> None:
+    jobs = Request(**asked).jobs()  # type: ignore[arg-type]
+    assert jobs
+    assert all(job.mode in asked["modes"] for job in jobs)
+    assert all(job.dtype in asked["dtypes"] for job in jobs if "dtypes" in asked)
+
+
+def test_a_mode_that_the_framework_has_not_is_refused() -> None:
+    with pytest.raises(SettingError, match="torch must have the mode"):
+        Request(only="torch", modes=("jit",))
+
+
+def test_a_run_without_any_case_fails() -> None:
+    report = Runner(Request(("Shaw full",), only="torch", cases=("past-left",))).run()
+    assert report.verdict is Verdict.FAIL
+    assert "no case fits" in report.checks[0].finding
+
+
 def test_an_ordinary_run_covers_every_mode_and_dtype_of_every_scheme() -> None:
     jobs = Request().jobs()
     for name in ROSTER:

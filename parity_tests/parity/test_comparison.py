@@ -111,3 +111,29 @@ def test_whole_numbers_are_exact_and_floats_are_refused() -> None:
     assert compare_exact(rows, rows + np.arange(3) // 2, what="rows").index == (2,)
     assert compare_exact(rows, rows.astype(float), what="rows").problem is not None
     assert compare_exact(rows > 1, rows > 1, what="mask").verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("budget", [np.inf, -1.0, np.nan])
+def test_a_budget_that_allows_anything_is_refused(budget: float) -> None:
+    comparison = compare(Estimate(np.ones(3), np.full(3, budget)), np.full(3, 5.0))
+    assert comparison.verdict is Verdict.FAIL
+    assert "a budget is" in str(comparison)
+
+
+@pytest.mark.parametrize("candidate", [np.full(3, 1 + 5j), np.array(["1.0"] * 3)])
+def test_what_is_no_real_number_is_refused(candidate: np.ndarray) -> None:
+    comparison = compare(Estimate(np.ones(3), np.ones(3)), candidate)
+    assert comparison.verdict is Verdict.FAIL
+    assert "expected real numbers" in str(comparison)
+
+
+def test_whole_numbers_are_compared_beyond_what_a_float_can_tell_apart() -> None:
+    large = np.array([2**53])
+    assert compare_exact(large, large, what="rows").verdict is Verdict.PASS
+    assert compare_exact(large + 1, large, what="rows").verdict is Verdict.FAIL
+
+
+def test_two_sides_that_are_both_not_a_number_do_not_pass() -> None:
+    nan = np.full(3, np.nan)
+    comparison = compare_pair(nan, nan, Estimate(np.ones(3), np.ones(3)))
+    assert comparison.verdict is Verdict.FAIL

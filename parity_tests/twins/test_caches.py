@@ -13,7 +13,7 @@ from flax import nnx
 
 import relpos_jax.nnx
 import relpos_torch
-from parity_tests.twins.twin import draw, draw_weights, passes
+from parity_tests.twins.twin import draw, draw_weights, passes, unchecked
 from relpos import (
     T5,
     AttentionSettings,
@@ -219,3 +219,33 @@ def test_a_cache_flows_through_jax_transformations_and_has_the_layers_dtype() ->
     assert {leaf.dtype.name for leaf in jax.tree.leaves(cache)} == {"bfloat16", "int32"}
     torch_layer = relpos_torch.RelativeAttention(D, 3, Shaw(2, 0), dtype=torch.bfloat16)
     assert torch_layer.init_cache(B, C).key.dtype == torch.bfloat16
+
+
+def test_what_a_cache_cannot_hold_is_refused(twin: Any) -> None:
+    settings = settings_of(Shaw(2, 1))
+    empty = twin.layer(settings, draw_weights(settings)).init_cache(B, C)
+    heads_first = twin.name == "torch"
+    shape = (B, 1, 3, 4) if heads_first else (B, 3, 1, 4)
+    longer = (B, 1, 5, 4) if heads_first else (B, 5, 1, 4)
+    keys = twin.array(draw(1, *shape))
+    narrow = type(empty)(**{**vars(empty), "value": twin.array(np.zeros(empty.value.shape, "f4"))})
+    with unchecked():
+        with pytest.raises(ShapeError, match="new values have the shape of the new keys"):
+            empty.append(keys, twin.array(draw(1, *longer)))
+        with pytest.raises(ShapeError, match="new values must fit the dtype of the cache"):
+            narrow.append(keys, keys)
+        for lengths in (np.array([1.0, 2.0]), np.array([True, False])):
+            with pytest.raises(ShapeError, match="lengths are integers"):
+                empty.append(keys, keys, twin.array(lengths))
+        with pytest.raises(ShapeError, match="count is a number of tokens"):
+            empty.drop(-1)
+
+
+@pytest.mark.parametrize("lengths", [[5, 1], [-1, 1]])
+def test_an_impossible_length_is_not_a_number_where_it_cannot_be_seen(lengths: list[int]) -> None:
+    layer = relpos_jax.nnx.RelativeAttention(D, 3, NoPosition(), causal=True, rngs=nnx.Rngs(0))
+    step = nnx.jit(lambda layer, x, cache, lengths: layer(x, cache=cache, lengths=lengths))
+    x = jnp.asarray(draw(5, B, 3, D, dtype=np.float32))
+    _, cache = step(layer, x, layer.init_cache(B, C), jnp.array(lengths))
+    assert np.isnan(cache.key[0]).all()
+    assert np.isfinite(cache.key[1]).all()

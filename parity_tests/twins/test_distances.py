@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 import relpos_jax
 import relpos_torch
@@ -233,3 +235,25 @@ def test_every_entry_of_every_table_matters(twin: Any, scheme: Any) -> None:
             changed[:, row] += 1.0
             after = twin.attention(scheme, {**params, name: changed}, q, k, v)
             assert (after != before).any(), (name, row)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_positions_in_narrow_integers_do_not_wrap(twin: Any, scheme: Any) -> None:
+    q = draw(1, 1, 2, 3, 8)
+    params = draw_params(scheme, 2, 8)
+    wide = {"query_positions": np.array([-128, 0, 127]), "key_positions": np.array([127, 1, -128])}
+    expected = oracle.attention(scheme, params, q, q, q, **wide).output
+    narrow = {name: at.astype(np.int8) for name, at in wide.items()}
+    passes(compare(expected, twin.attention(scheme, params, q, q, q, **narrow)))
+
+
+def test_positions_out_of_reach_are_an_error_or_not_a_number() -> None:
+    far = np.array([0, 2**33])
+    q = draw(1, 1, 1, 2, 8)
+    with pytest.raises(ShapeError, match=r"strictly between -2\*\*30 and 2\*\*30"):
+        relpos_jax.attention(
+            *(jnp.asarray(q.swapaxes(1, 2)),) * 3, RoPE("half"), key_positions=jnp.asarray(far)
+        )
+    qt = torch.tensor(q)
+    out = relpos_torch.attention(qt, qt, qt, RoPE("half"), key_positions=torch.tensor(far))
+    assert out.isnan().all()

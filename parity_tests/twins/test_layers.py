@@ -344,3 +344,29 @@ def test_strided_views_are_read_like_their_copies() -> None:
     views = relpos_torch.attention(q, k, v, scheme, params)
     copies = relpos_torch.attention(*(t.contiguous() for t in (q, k, v)), scheme, params)
     assert torch.equal(views, copies)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_torch_layer_exported_at_one_length_runs_at_others(scheme: Scheme, causal: bool) -> None:
+    settings = settings_of(scheme, causal=causal)
+    layer = relpos_torch.RelativeAttention.from_settings(settings).eval()
+    lengths = {"x": {1: torch.export.Dim("L", min=2, max=64)}}
+    x = torch.randn(B, L, D)
+    exported = torch.export.export(layer, (x,), dynamic_shapes=lengths).module()
+    for length in (L, 2, 33):
+        x = torch.randn(B, length, D)
+        torch.testing.assert_close(exported(x), layer(x), rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("dropout", [1.0, -0.2, float("nan")])
+def test_no_other_number_passes_for_a_probability(twin: Any, dropout: float) -> None:
+    q = draw(1, 1, 1, 3, 4)
+    with pytest.raises(SettingError, match="dropout is the probability"):
+        twin.attention(NoPosition(), {}, q, q, q, dropout=dropout)
+
+
+def test_parameters_that_are_no_real_numbers_are_refused(twin: Any) -> None:
+    q, table = draw(1, 1, 1, 3, 4), np.ones((1, 8), np.int32)
+    with pytest.raises(ShapeError, match="params hold real floating numbers"):
+        twin.attention(T5(8, 20), {"bias_table": table}, q, q, q)

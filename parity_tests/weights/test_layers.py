@@ -390,3 +390,14 @@ def test_one_framework_is_enough(package: str) -> None:
         "assert to_neutral(load_into(layer, weights)) == weights\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_parameters_tied_to_one_another_are_not_filled_twice() -> None:
+    settings = AttentionSettings(8, 4, NoPosition())
+    layer = relpos_torch.RelativeAttention.from_settings(settings)
+    fresh = to_neutral(relpos_torch.RelativeAttention.from_settings(settings))
+    layer.key.weight = layer.query.weight
+    before = layer.query.weight.detach().clone()
+    with pytest.raises(WeightsError, match=r"tied to one another.*query\.weight and key\.weight"):
+        load_into(layer, fresh)
+    assert torch.equal(layer.query.weight, before)

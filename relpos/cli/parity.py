@@ -10,6 +10,7 @@ from typing import Annotated, Literal, cast
 import typer
 from rich.console import Console
 
+from relpos.errors import RelposError
 from relpos.parity.report import Check
 from relpos.parity.run import ALL_MODES, DTYPES, Request
 
@@ -65,7 +66,7 @@ def parity(
     from relpos.parity.terminal import show
 
     request = Request(
-        schemes=tuple(name for name in scheme or () if name != "all"),
+        schemes=() if "all" in (scheme or ()) else tuple(scheme or ()),
         dtypes=tuple(dtype or ()),
         only=cast("Literal['torch', 'jax'] | None", only),
         modes=tuple(mode or ()),
@@ -77,11 +78,18 @@ def parity(
     runner = Runner(request)
     with _progress() as tell:
         report = runner.run(tell, oracle_beside=True)
-    if json is not None:
-        write_whole(json, to_json(report))
-    if junit is not None:
-        write_whole(junit, to_junit(report))
     show(report, Console(highlight=False), side_of=None if verbose else _framework)
+    try:
+        if json is not None:
+            write_whole(json, to_json(report))
+        if junit is not None:
+            write_whole(junit, to_junit(report))
+    except OSError as error:
+        raise RelposError(
+            "a report must be written where a file can be",
+            got=str(error),
+            expected="a folder that exists and can be written to",
+        ) from error
     raise typer.Exit(report.verdict.exit_code)
 
 

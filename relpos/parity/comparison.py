@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -132,6 +132,10 @@ def compare(
     got = np.asarray(candidate)
     value = np.asarray(reference.value, np.float64)
     budget = np.broadcast_to(np.asarray(reference.budget, np.float64), value.shape)
+    if not (np.isfinite(budget) & (budget >= 0.0)).all():
+        return Comparison(what, problem="a budget is negative, infinite or NaN")
+    if got.dtype.kind in "OSUcMmT":
+        return Comparison(what, problem=f"dtype {got.dtype}, expected real numbers")
     if got.shape != value.shape:
         return Comparison(what, problem=f"shape {list(got.shape)}, expected {list(value.shape)}")
     if dtype is not None and got.dtype.name != dtype:
@@ -178,6 +182,8 @@ def compare_pair(
     if value.shape != reference.value.shape:
         expected = list(reference.value.shape)
         return Comparison(what, problem=f"shape {list(value.shape)}, expected {expected}")
+    if not np.array_equal(np.isnan(value), np.isnan(reference.value)):
+        return Comparison(what, problem="NaN where the reference has a number, or the reverse")
     return compare(Estimate(value, 2.0 * reference.budget), first, what=what)
 
 
@@ -198,6 +204,18 @@ def compare_exact(
         if np.asarray(array).dtype.kind not in "biu":
             dtype = np.asarray(array).dtype.name
             return Comparison(what, problem=f"{name} has dtype {dtype}, expected integers or bool")
-    value = np.asarray(expected).astype(np.float64)
-    exact = Estimate(value, np.zeros_like(value))
-    return compare(exact, np.asarray(candidate), what=what, distance_of=distance_of)
+    exact, got = np.asarray(expected), np.asarray(candidate)
+    if exact.shape != got.shape:
+        return compare(Estimate(exact.astype(np.float64), np.zeros(exact.shape)), got, what=what)
+    # As differences: beyond 2**53 two whole numbers can be one float64.
+    apart = np.where(exact == got, 0.0, np.abs(got.astype(np.float64) - exact) + 1.0)
+    found = compare(
+        Estimate(np.zeros(exact.shape), np.zeros(exact.shape)),
+        apart,
+        what=what,
+        distance_of=distance_of,
+    )
+    if found.index is None:
+        return found
+    at = found.index
+    return replace(found, got=float(got[at]), expected=float(exact[at]))

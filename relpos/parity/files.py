@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from relpos.parity.report import Report
 from relpos.parity.verdict import Verdict
+from relpos.weights.files import write_whole as write_bytes
 
 __all__ = ["to_json", "to_junit", "write_whole"]
 
@@ -52,14 +53,8 @@ def to_junit(report: Report) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    """Write a text file, in the place of an older one, so that nobody ever sees half of it."""
+    write_bytes(path, [text.encode()], overwrite=True)
 
 
 def _finite(data: Any) -> Any:

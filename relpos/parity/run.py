@@ -79,6 +79,13 @@ class Request:
                     raise SettingError(
                         f"{what} must be known by name", got=repr(name), expected=sorted(known)
                     )
+        if self.only is not None:
+            own = {*MODES[self.only], "layer", "decode"}
+            for name in self.modes:
+                if name not in own:
+                    raise SettingError(
+                        f"{self.only} must have the mode", got=repr(name), expected=sorted(own)
+                    )
 
     @property
     def frameworks(self) -> tuple[str, ...]:
@@ -114,13 +121,30 @@ class Request:
                         for framework in self.frameworks
                         for kind in _LAYERS[framework]
                     ]
-        return [
+        fitting = [
             job
             for job in jobs
             if (not self.modes or job.mode in self.modes)
             and (not self.cases or job.case.name in self.cases)
-            and (self.thorough or self.cases or _is_worth_its_time(job, firsts))
         ]
+        if self.thorough or self.cases:
+            return fitting
+        chosen = [job for job in fitting if _is_worth_its_time(job, firsts)]
+        # What is asked for by name is never left out: one case stands for it.
+        missing = {self._asked(job): job for job in reversed(fitting)}
+        for job in chosen:
+            missing.pop(self._asked(job), None)
+        return chosen + list(missing.values())
+
+    def _asked(self, job: Job) -> tuple[str, ...]:
+        """What a job answers of that which the request names."""
+        row, scheme = job.row.name, job.row.scheme.name
+        return (
+            row if row in self.schemes else scheme,
+            job.framework,
+            job.mode if self.modes else "",
+            job.dtype if self.dtypes else "",
+        )
 
 
 def _is_worth_its_time(job: Job, firsts: dict[str, str]) -> bool:
@@ -193,6 +217,10 @@ class Runner:
                 for name in MUTATIONS
                 for framework, side in self.sides.items()
             ]
+        if not jobs:
+            report.add(
+                Check("request", "", "relpos", problem="no case fits all that was asked for")
+            )
         questions = [(job.call, job.case, job.dtype) for job in jobs]
         with reference.ahead(questions) if oracle_beside else nullcontext():
             for number, (name, step) in enumerate(steps):

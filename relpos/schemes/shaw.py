@@ -60,7 +60,8 @@ class Shaw(Scheme):
         keys: Learn `key_table`, added to the keys.
         values: Learn `value_table`, added to the values.
         per_head: One table per head; False shares one among all heads.
-        clip: Distances beyond the reach read the last row. False makes them an error instead.
+        clip: Distances beyond the reach read the last row. False makes them an error instead
+            (masked pairs count too), or NaN where compiled code cannot see explicit positions.
 
     Raises:
         SettingError: A reach is negative, or neither keys nor values are wanted.

@@ -111,7 +111,10 @@ def _read_torch(path: Path) -> dict[str, Array]:
     except Exception as error:
         raise _damaged(path, "a torch file of tensors alone", error) from error
     arrays: dict[str, Array] = {}
-    _collect(stored, (), arrays, path)
+    try:
+        _collect(stored, (), arrays, path)
+    except RecursionError as error:
+        raise _damaged(path, "a torch file of tensors in a few levels", error) from error
     return arrays
 
 

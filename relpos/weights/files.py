@@ -193,7 +193,11 @@ def write_whole(
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, path)
+        if overwrite:
+            os.replace(partial, path)
+        else:
+            # Unlike replacing, linking fails if somebody else has taken the name meanwhile.
+            os.link(partial, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()

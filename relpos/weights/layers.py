@@ -174,6 +174,11 @@ def _fill_torch(layer: Any, weights: Weights) -> None:
     for name, tensor in state.items():
         if tensor.is_meta:
             problems.add("without data", f"{name} on device meta")
+    stored: dict[int, str] = {}
+    for name, tensor in state.items():
+        other = stored.setdefault(tensor.data_ptr(), name)
+        if other != name and not tensor.is_meta:
+            problems.add("tied to one another", f"{other} and {name}")
     _check_fit(problems)
     with torch.no_grad():
         for name, tensor in fresh.items():

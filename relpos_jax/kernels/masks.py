@@ -37,7 +37,7 @@ def masked_softmax(
     """Softmax over the allowed keys; a row that may attend to nothing is 0, and so its gradient."""
     if mask is None:
         return jax.nn.softmax(scores, axis=-1)
-    # The dtype's own lowest number, not infinity: nothing here is ever infinite or NaN.
+    # The dtype's own lowest number, not infinity: finite scores stay finite all the way.
     scores = jnp.where(mask, scores, jnp.finfo(scores.dtype).min)
     largest = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
     exponentials = jnp.where(mask, jnp.exp(scores - largest), 0.0)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from relpos.checks import Sizes, check_positions
+from relpos.checks import Sizes, check_position_range, check_positions
 
 __all__ = ["Positions", "distance_range"]
 
@@ -56,8 +56,8 @@ class Positions:
                 check_positions(name, given.shape, str(given.dtype), B, L)
         if query is None and key is None:
             return cls(None, None, Lq, Lk, causal)
-        query = jnp.arange(Lk - Lq, Lk) if query is None else jnp.asarray(query)
-        key = jnp.arange(Lk) if key is None else jnp.asarray(key)
+        query = jnp.arange(Lk - Lq, Lk) if query is None else _whole(query)
+        key = jnp.arange(Lk) if key is None else _whole(key)
         return cls(jnp.broadcast_to(query, (B, Lq)), jnp.broadcast_to(key, (B, Lk)), Lq, Lk, causal)
 
     def arrays(self) -> tuple[Int[Array, "*Bq Lq"], Int[Array, "*Bk Lk"]]:
@@ -65,6 +65,14 @@ class Positions:
         if self.query is None or self.key is None:
             return jnp.arange(self.Lk - self.Lq, self.Lk), jnp.arange(self.Lk)
         return self.query, self.key
+
+
+def _whole(positions: Int[Array, "*B L"]) -> Int[Array, "*B L"]:
+    """Positions in JAX's default integers, half of whose range distances can be taken in."""
+    if not isinstance(positions, jax.core.Tracer):
+        values = np.asarray(positions)
+        check_position_range(int(values.min()), int(values.max()))
+    return jnp.asarray(positions).astype(jnp.asarray(0).dtype)
 
 
 def distance_range(positions: Positions) -> tuple[int, int] | None:

@@ -34,7 +34,7 @@ def angles(
     scheme: RoPE, positions: Int[Array, "*B L"], head_dim: int, dtype: jnp.dtype
 ) -> tuple[Float[Array, "*B L m"], Float[Array, "*B L m"]]:
     """Cosines and sines of position * f_m, by adding the angles of the position's bytes."""
-    cos_table, sin_table = byte_angles(scheme.base, scheme.rotated(head_dim), dtype)
+    cos_table, sin_table = byte_angles(scheme, head_dim, dtype)
     distance_from_zero = jnp.abs(positions)
     cos, sin = jnp.ones((), dtype), jnp.zeros((), dtype)
     for place in range(BYTES):
@@ -46,10 +46,10 @@ def angles(
 
 
 def byte_angles(
-    base: float, rotary_dim: int, dtype: jnp.dtype
+    scheme: RoPE, head_dim: int, dtype: jnp.dtype
 ) -> tuple[Float[Array, "places 256 m"], Float[Array, "places 256 m"]]:
     """Cosines and sines [place, byte, m] of byte * 256**place * f_m."""
-    cos, sin = byte_tables(base, rotary_dim, jnp.dtype(dtype).name)
+    cos, sin = byte_tables(scheme.base, scheme.rotated(head_dim), jnp.dtype(dtype).name)
     return jnp.asarray(cos), jnp.asarray(sin)
 
 

@@ -87,7 +87,7 @@ def rows(positions: Positions, first: int, N: int, rank: int) -> Int[Tensor, "*B
     assert positions.query is not None
     assert positions.key is not None
     distance = positions.key.unsqueeze(-2) - positions.query.unsqueeze(-1)
-    index = (distance.long() - first).clamp(0, N - 1)
+    index = (distance - first).clamp(0, N - 1)
     # [B, Lq, Lk] belongs to every head: the axes between batch and queries are broadcast.
     batch, pairs = index.shape[:-2], index.shape[-2:]
     return index.reshape(*batch, *(1,) * (rank - index.ndim), *pairs)

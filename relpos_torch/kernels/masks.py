@@ -37,7 +37,7 @@ def masked_softmax(
     """Softmax over the allowed keys; a row that may attend to nothing is 0, and so its gradient."""
     if mask is None:
         return scores.softmax(-1)
-    # The dtype's own lowest number, not infinity: nothing here is ever infinite or NaN.
+    # The dtype's own lowest number, not infinity: finite scores stay finite all the way.
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     largest = scores.detach().amax(-1, keepdim=True)
     exponentials = (scores - largest).exp().masked_fill(~mask, 0.0)

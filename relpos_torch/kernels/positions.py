@@ -45,6 +45,9 @@ class Positions:
         for name, given, L in (("query_positions", query, Lq), ("key_positions", key, Lk)):
             if given is not None:
                 check_positions(name, tuple(given.shape), str(given.dtype), B, L)
+        # Widened first: the difference of two positions does not fit the narrow types.
+        query = None if query is None else query.long()
+        key = None if key is None else key.long()
         if query is not None and key is None:
             key = torch.arange(Lk, device=query.device)
         elif key is not None and query is None:
@@ -54,8 +57,10 @@ class Positions:
     def tensors(self, device: torch.device) -> tuple[Int[Tensor, "*Bq Lq"], Int[Tensor, "*Bk Lk"]]:
         """The positions as tensors, the default's written out."""
         if self.query is None or self.key is None:
-            places = torch.arange(min(0, self.Lk - self.Lq), self.Lk, device=device)
-            return places[len(places) - self.Lq :], places[len(places) - self.Lk :]
+            return (
+                torch.arange(self.Lk - self.Lq, self.Lk, device=device),
+                torch.arange(self.Lk, device=device),
+            )
         return self.query.to(device), self.key.to(device)
 
 

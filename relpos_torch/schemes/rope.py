@@ -36,7 +36,7 @@ def angles(
     scheme: RoPE, positions: Int[Tensor, "*B L"], head_dim: int, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "*B L m"], Float[Tensor, "*B L m"]]:
     """Cosines and sines of position * f_m, by adding the angles of the position's bytes."""
-    tables = byte_angles(scheme.base, scheme.rotated(head_dim), dtype)
+    tables = byte_angles(scheme, head_dim, dtype)
     cos_table, sin_table = (table.to(positions.device) for table in tables)
     distance_from_zero = positions.abs()
     cos, sin = torch.ones((), dtype=dtype), torch.zeros((), dtype=dtype)
@@ -44,13 +44,15 @@ def angles(
         byte = (distance_from_zero >> (8 * place)) & 255
         cos_byte, sin_byte = cos_table[place][byte], sin_table[place][byte]
         cos, sin = cos * cos_byte - sin * sin_byte, sin * cos_byte + cos * sin_byte
-    return cos, sin * positions.sign().unsqueeze(-1)
+    # What has more bytes is not a number, rather than another position's angle.
+    beyond = (distance_from_zero >> (8 * BYTES) != 0).unsqueeze(-1)
+    return cos.masked_fill(beyond, torch.nan), sin * positions.sign().unsqueeze(-1)
 
 
 @constant
-def byte_angles(base: float, rotary_dim: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def byte_angles(scheme: RoPE, head_dim: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosines and sines [place, byte, m] of byte * 256**place * f_m."""
-    cos, sin = byte_tables(base, rotary_dim, str(dtype).removeprefix("torch."))
+    cos, sin = byte_tables(scheme.base, scheme.rotated(head_dim), str(dtype).removeprefix("torch."))
     return torch.tensor(cos), torch.tensor(sin)
 
 

@@ -83,8 +83,11 @@ class JaxSide:
                 for positions in (inputs.query_positions, inputs.key_positions)
             ]
 
-            def one_row(q: Array, k: Array, v: Array, *others: Any) -> Array:
-                return call(q[None], k[None], v[None], *others)[0]
+            def one_row(
+                q: Array, k: Array, v: Array, params: Any, mask: Any, *positions: Any
+            ) -> Array:
+                mask = mask[None] if mask_axis == 0 else mask
+                return call(q[None], k[None], v[None], params, mask, *positions)[0]
 
             function = jax.vmap(one_row, in_axes=(0, 0, 0, None, mask_axis, *position_axes))
         with self._settled(dtype):

@@ -82,8 +82,9 @@ class TorchSide:
             axes = [0, 0, 0, 0 if mask is not None and len(mask) > 1 else None]
             axes += [0 if at is not None and at.ndim == 2 else None for at in positions]
 
-            def one_row(q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Tensor:
-                return call(q[None], k[None], v[None], *others)[0]
+            def one_row(q: Tensor, k: Tensor, v: Tensor, mask: Any, *others: Any) -> Tensor:
+                mask = mask[None] if axes[3] == 0 else mask
+                return call(q[None], k[None], v[None], mask, *others)[0]
 
             function = torch.func.vmap(one_row, in_dims=(*axes, *[None] * len(names)))
         else:
