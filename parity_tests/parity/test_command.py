@@ -207,3 +207,17 @@ def test_honest_runs_are_neither_far_below_nor_near_their_budget(sides: dict[str
         checks = [job.run(sides["torch"])[0] for job in request.jobs()]
         worst = max(check.worst.ratio for check in checks if check.worst is not None)
         assert 0.1 < worst < 0.8, dtype
+
+
+def test_a_report_that_cannot_be_written_is_shown_first_and_then_an_error(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "relpos", "parity", *ONE_CASE]
+    result = subprocess.run(
+        [*words, "--json", str(tmp_path / "nowhere" / "report.json")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "PASS" in result.stdout
+    assert "a report must be written where a file can be" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -101,7 +101,7 @@ def test_junit_counts_failures_and_errors_and_never_passes_a_doubt() -> None:
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "made" / "report.json"
+    path = tmp_path / "report.json"
     write_whole(path, "first")
     assert path.read_text() == "first"
     with pytest.raises(UnicodeEncodeError):
