@@ -135,7 +135,7 @@ def of_another_family(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (bad_file, "is an ONNX model"),
+        (bad_file, "must be an ONNX model"),
         (lambda path: path, "there is no file"),
         (file_of_another_kind, "a voice is an ONNX model"),
         (asking_for_more, "an input emotion"),

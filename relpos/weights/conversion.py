@@ -52,7 +52,8 @@ def convert(
             or scheme that contradicts the settings.
 
     Example:
-        >>> settings = AttentionSettings(embed_dim=6, num_heads=3, bias=False)
+        >>> from relpos import NoPosition
+        >>> settings = AttentionSettings(6, 3, NoPosition(), bias=False)
         >>> names = ("query", "key", "value", "out")
         >>> source = {f"model.{name}.weight": np.ones((6, 6)) for name in names}
         >>> weights, audit = convert(source, "relpos-torch", settings, prefix="model.")

@@ -69,8 +69,8 @@ class Weights:
             mistyped array at once.
 
     Example:
-        >>> from relpos import AttentionSettings
-        >>> settings = AttentionSettings(embed_dim=6, num_heads=3, bias=False)
+        >>> from relpos import AttentionSettings, NoPosition
+        >>> settings = AttentionSettings(6, 3, NoPosition(), bias=False)
         >>> tensors = {p.name: np.zeros(p.shape, np.float32) for p in settings.parameters()}
         >>> Weights({"": settings}, tensors)
         Weights(1 layer, 4 tensors, 144 numbers)
@@ -149,8 +149,8 @@ class Weights:
         """Several weights as one, each under the path that names it.
 
         Example:
-            >>> from relpos import AttentionSettings
-            >>> settings = AttentionSettings(embed_dim=2, num_heads=1, bias=False)
+            >>> from relpos import AttentionSettings, NoPosition
+            >>> settings = AttentionSettings(2, 1, NoPosition(), bias=False)
             >>> one = Weights({"": settings}, {p.name: np.ones(p.shape)
             ...                                for p in settings.parameters()})
             >>> list(Weights.join({"encoder.0": one, "encoder.1": one}).layers)
