@@ -1,0 +1,18 @@
+"""The roster: every scheme with its settings, situations and wrong inputs.
+
+To add a scheme, add a row per setting that changes what is computed to the file of its family. A
+row gets every check of the harness and of the tests: both twins, values and gradients, every mode
+and dtype, layers, decoding.
+"""
+
+from __future__ import annotations
+
+from relpos.parity.roster import buckets, rotary, vectors
+from relpos.parity.roster.row import COMMON_WRONGS, Row, Wrong
+
+__all__ = ["COMMON_WRONGS", "ROSTER", "Row", "Wrong"]
+
+#: Every scheme and setting that the harness checks, by name.
+ROSTER: dict[str, Row] = {
+    row.name: row for family in (vectors, buckets, rotary) for row in family.ROWS
+}
