@@ -11,7 +11,6 @@ import pytest
 
 import relpos
 from relpos.cli import app, main
-from relpos.cli.schemes import example_of
 from relpos.schemes import SCHEMES
 
 #: Variables that make rich and typer colour their output even where no terminal reads it.
@@ -101,19 +100,3 @@ def test_a_missing_module_of_another_kind_is_not_explained_away(
     monkeypatch.setattr(app, "build_app", broken_app)
     with pytest.raises(ModuleNotFoundError, match="relpos_no_such_module"):
         main.main([])
-
-
-def test_the_catalogue_lists_every_scheme() -> None:
-    lines = run("schemes", "--heads", "3", "--head-dim", "10").stdout.splitlines()
-    assert [line.split()[0] for line in lines if line[:1].strip()][1:-1] == list(SCHEMES)
-    assert any("bias_table [3, 32]" in line for line in lines)
-    assert any("key_table [1, 33, 10]" in line for line in lines)
-
-
-@pytest.mark.parametrize("name", SCHEMES)
-def test_a_scheme_shows_its_formula_settings_and_paper(name: str) -> None:
-    shown = run("schemes", name.lower()).stdout
-    assert "score[b,h,i,j] = " in shown
-    assert "https://arxiv.org/abs/" in shown
-    for setting in example_of(SCHEMES[name]).to_dict().keys() - {"scheme"}:
-        assert f"\n{setting} " in shown

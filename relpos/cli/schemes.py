@@ -1,147 +1,200 @@
-"""`relpos schemes`: the catalogue, read from the schemes' own docstrings and settings."""
+"""`relpos schemes`: the catalogue, read from the schemes' own docstrings, settings and facts."""
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
-import sys
 import textwrap
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from relpos.errors import SettingError
-from relpos.schemes import SCHEMES, Scheme
+from relpos.schemes import SCHEMES, NoPosition, Scheme, find_scheme
+from relpos.schemes.catalogue import (
+    blocks,
+    example_of,
+    explanation,
+    meanings,
+    own_arrays,
+    references,
+    summary,
+)
 
-__all__ = ["example_of", "schemes"]
+__all__ = ["folded", "schemes"]
 
-#: Stands in for a whole number that has no default, so that shapes can be shown.
-EXAMPLE_NUMBER = 16
+#: From this width on the arrays have a column of their own.
+WIDE = 110
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sizes:
+    """Of the layer whose arrays are shown."""
+
+    embed_dim: int
+    num_heads: int
+    head_dim: int | None
+
+    def __str__(self) -> str:
+        d = self.embed_dim // self.num_heads if self.head_dim is None else self.head_dim
+        return f"D={self.embed_dim}, H={self.num_heads}, d={d}"
 
 
 def schemes(
     name: Annotated[
         str | None, typer.Argument(help="One scheme, to see all about it.", metavar="NAME")
     ] = None,
-    heads: Annotated[int, typer.Option(min=1, help="Heads H of the shapes shown.")] = 4,
-    head_dim: Annotated[int, typer.Option(min=1, help="Head width d of the shapes shown.")] = 64,
+    embed_dim: Annotated[int, typer.Option(min=1, help="Model width D of the shapes shown.")] = 512,
+    heads: Annotated[int, typer.Option(min=1, help="Heads H of the shapes shown.")] = 8,
+    head_dim: Annotated[
+        int | None, typer.Option(min=1, help="Head width d of the shapes shown.  [default: D / H]")
+    ] = None,
 ) -> None:
-    """List the schemes, or show one: its formula, settings, arrays and paper."""
+    """List the schemes, or show one: its formula, settings, arrays and papers."""
     console = Console(highlight=False)
+    sizes = _Sizes(embed_dim, heads, head_dim)
+    # Sizes that no layer can have are an error; what one scheme cannot have stands in its row.
+    own_arrays(NoPosition(), embed_dim, heads, head_dim)
     if name is None:
-        _print_catalogue(console, heads, head_dim)
+        _print_catalogue(console, sizes)
     else:
-        _print_scheme(console, _find(name), heads, head_dim)
+        _print_scheme(console, find_scheme(name), sizes)
 
 
-def example_of(scheme: type[Scheme]) -> Scheme:
-    """The scheme with its defaults, and with example values where it has none.
-
-    Example:
-        >>> from relpos import Shaw
-        >>> example_of(Shaw).parameters(num_heads=4, head_dim=64)[0].shape
-        (1, 33, 64)
-    """
-    hints = get_type_hints(scheme)
-    values: dict[str, Any] = {}
-    for setting in dataclasses.fields(scheme):
-        if setting.default is dataclasses.MISSING:
-            hint = hints[setting.name]
-            is_choice = get_origin(hint) is Literal
-            values[setting.name] = get_args(hint)[0] if is_choice else EXAMPLE_NUMBER
-    return scheme(**values)
-
-
-def _find(name: str) -> type[Scheme]:
-    for known, scheme in SCHEMES.items():
-        if known.lower() == name.lower():
-            return scheme
-    raise SettingError(
-        "a scheme must be known by name", got=repr(name), expected="one of " + ", ".join(SCHEMES)
-    )
-
-
-def _print_catalogue(console: Console, heads: int, head_dim: int) -> None:
+def _print_catalogue(console: Console, sizes: _Sizes) -> None:
+    wide = console.width >= WIDE
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 1, 0))
     table.add_column("scheme", style="bold cyan", no_wrap=True)
-    table.add_column("what it is")
-    table.add_column(f"learned arrays (H={heads}, d={head_dim})", overflow="fold")
+    table.add_column("what it is, where from, used by" + ("" if wide else ", arrays"), ratio=3)
+    if wide:
+        table.add_column(f"arrays ({sizes})", ratio=2)
+    for heading in ("longer", "keys", "kernels"):
+        table.add_column(heading, no_wrap=True)
     for name, scheme in SCHEMES.items():
-        about = Text(_summary(scheme))
-        for paper in _papers(scheme):
-            about.append("\n" + paper, style="dim")
-        table.add_row(name, about, _arrays(scheme, heads, head_dim))
+        about = Text(summary(scheme))
+        about.append("\n" + "; ".join((scheme.paper, *_used_by(scheme))), style="dim")
+        arrays = _arrays(scheme, sizes)
+        if not wide:
+            about.append("\n").append(arrays)
+        table.add_row(
+            name,
+            about,
+            *([arrays] if wide else []),
+            "yes" if scheme.extrapolates else "no",
+            "past" if scheme.causal_only else "all",
+            "dense" if scheme.dense_only else "all",
+        )
     console.print(table)
-    console.print("\nFormula, settings and names used elsewhere: relpos schemes NAME")
+    legend = {
+        "arrays": f"What a layer of {sizes} learns beside its projections.",
+        "longer": "A paper measures that it works beyond the lengths it was trained on.",
+        "keys": "Those that a query may read: all, or those of the past alone.",
+        "kernels": "Those that can compute it.",
+    }
+    notes = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    for word, meaning in legend.items():
+        notes.add_row(Text(word, style="bold"), meaning)
+    console.print()
+    console.print(notes)
+    console.print("\nFormula, settings, papers and names used elsewhere: relpos schemes NAME")
 
 
-def _print_scheme(console: Console, scheme: type[Scheme], heads: int, head_dim: int) -> None:
-    _print_module_doc(console, scheme)
+def _print_scheme(console: Console, scheme: type[Scheme], sizes: _Sizes) -> None:
+    for kind, block in blocks(explanation(scheme)):
+        if kind == "table":
+            _print_names(console, block)
+        elif kind == "formula":
+            console.print(Text(folded(block, console.width)), soft_wrap=True)
+        else:
+            console.print(Text(block))
+        console.print()
 
     settings = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     settings.add_column("setting", style="bold cyan", no_wrap=True)
     settings.add_column("default", no_wrap=True)
     settings.add_column("meaning")
-    meanings = _attributes(scheme)
+    texts = meanings(scheme)
     for setting in dataclasses.fields(scheme):
         required = setting.default is dataclasses.MISSING
         default = Text("required", style="yellow") if required else Text(repr(setting.default))
-        settings.add_row(setting.name, default, Text(meanings[setting.name]))
+        settings.add_row(setting.name, default, Text(texts[setting.name]))
     if settings.row_count:
         console.print(settings)
         console.print()
 
-    console.print(f"[bold]learned arrays[/] of {example_of(scheme)}, H={heads}, d={head_dim}")
-    console.print(Padding(_arrays(scheme, heads, head_dim), (0, 0, 0, 2)))
-    console.print("\n[bold]paper[/]")
-    for paper in _papers(scheme):
-        console.print(f"  {paper}", soft_wrap=True)
+    facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    facts.add_column(style="bold cyan", no_wrap=True)
+    facts.add_column(overflow="fold")
+    arrays = Text(f"of {example_of(scheme)}, {sizes}:\n").append(_arrays(scheme, sizes))
+    facts.add_row("learned arrays", arrays)
+    facts.add_row("longer inputs", _longer(scheme))
+    facts.add_row("keys read", "the past alone" if scheme.causal_only else "all, or causal")
+    facts.add_row("kernels", "dense alone" if scheme.dense_only else "all")
+    facts.add_row("used by", ", ".join(scheme.used_by) or "no public checkpoint that we know of")
+    first, *others = references(scheme)
+    facts.add_row("paper", f"{scheme.paper}, {first}")
+    for other in others:
+        facts.add_row("see also", other)
+    console.print(facts)
 
 
-def _arrays(scheme: type[Scheme], heads: int, head_dim: int) -> Text:
-    parameters = example_of(scheme).parameters(heads, head_dim)
-    lines = [f"{parameter.name} {list(parameter.shape)}" for parameter in parameters]
-    return Text("\n".join(lines) or "none")
+def _print_names(console: Console, block: str) -> None:
+    """Print a table of names in Markdown as a table of the terminal."""
+    header, _, *rows = (
+        [cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.split("\n")
+    )
+    table = Table(*header, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
 
 
-def _print_module_doc(console: Console, scheme: type[Scheme]) -> None:
-    """Print a module docstring: prose wrapped, formulas as they stand, name tables as tables."""
-    doc = (sys.modules[scheme.__module__].__doc__ or "").strip()
-    for block in doc.split("\n\n"):
-        if block.startswith("|"):
-            header, _, *rows = (
-                [c.strip() for c in line.split("|")[1:-1]] for line in block.split("\n")
-            )
-            table = Table(*header, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-            for row in rows:
-                table.add_row(*map(Text, row))
-            console.print(table)
-        elif block.startswith(" "):
-            console.print(Text(block), soft_wrap=True)
-        else:
-            console.print(Text(block.replace("\n", " ")))
-        console.print()
+def folded(formula: str, width: int) -> str:
+    """A formula in lines of `width`: remarks move closer, the rest goes on right of its `=`.
+
+    Example:
+        >>> print(folded("score = q + k      for all i\\nout   = v", 22))
+          score = q + k   for
+                  all i
+          out   = v
+    """
+    lines = []
+    for line in formula.splitlines():
+        if len(line) + 2 > width:
+            line = re.sub(r"(?<=[^\s=]) {3,}(?=[^\s=:])", "   ", line)
+        sign = re.search(r"[=:] ", line)
+        hang = " " * (sign.end() if sign else len(line) - len(line.lstrip()) + 4)
+        lines += textwrap.wrap(
+            line,
+            width,
+            initial_indent="  ",
+            subsequent_indent="  " + hang,
+            drop_whitespace=True,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
 
 
-def _summary(scheme: type[Scheme]) -> str:
-    return (inspect.getdoc(scheme) or "").partition("\n")[0]
+def _arrays(scheme: type[Scheme], sizes: _Sizes) -> Text:
+    try:
+        arrays = own_arrays(
+            example_of(scheme), sizes.embed_dim, sizes.num_heads, head_dim=sizes.head_dim
+        )
+    except SettingError as error:
+        return Text(f"not at these sizes: {error}")
+    lines = [f"{array.name} {list(array.shape)}" for array in arrays]
+    return Text("\n".join(lines) or "no arrays")
 
 
-def _papers(scheme: type[Scheme]) -> list[str]:
-    return re.findall(r"https://[^\s,)]+[^\s,).]", inspect.getdoc(scheme) or "")
+def _longer(scheme: type[Scheme]) -> str:
+    if scheme.extrapolates:
+        return "a paper measures that it works beyond the lengths it was trained on"
+    return "no paper that we name measures that it works beyond the lengths it was trained on"
 
 
-def _attributes(scheme: type[Scheme]) -> dict[str, str]:
-    """Setting -> its line in the docstring's section `Attributes:`."""
-    doc = inspect.getdoc(scheme) or ""
-    section = re.search(r"^Attributes:\n((?:    .*\n)+)", doc, re.MULTILINE)
-    if section is None:
-        return {}
-    entries = re.split(r"^(\w+): ", textwrap.dedent(section[1]), flags=re.MULTILINE)
-    names, texts = entries[1::2], entries[2::2]
-    return {name: " ".join(text.split()) for name, text in zip(names, texts, strict=True)}
+def _used_by(scheme: type[Scheme]) -> tuple[str, ...]:
+    return (", ".join(scheme.used_by),) if scheme.used_by else ()

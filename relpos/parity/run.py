@@ -41,7 +41,7 @@ class Request:
     """What a run is asked for; empty means everything.
 
     Attributes:
-        schemes: Names of schemes or of the roster's rows.
+        schemes: Names of schemes or of the roster's rows, in small or capital letters.
         dtypes: Of float64, float32, bfloat16, float16.
         only: `torch` or `jax`; None is both.
         modes: Of `ALL_MODES`.
@@ -62,6 +62,10 @@ class Request:
 
     def __post_init__(self) -> None:
         names = {*ROSTER, *(row.scheme.name for row in ROSTER.values())}
+        # As people type them: small and capital letters are the same.
+        spelled = {name.lower(): name for name in names}
+        typed = tuple(spelled.get(name.lower(), name) for name in self.schemes)
+        object.__setattr__(self, "schemes", typed)
         known_cases = {
             case.name
             for row in ROSTER.values()

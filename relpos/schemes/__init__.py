@@ -22,6 +22,7 @@ __all__ = [
     "Scheme",
     "Shaw",
     "Windowed",
+    "find_scheme",
     "scheme_from_dict",
 ]
 
@@ -29,6 +30,21 @@ __all__ = [
 SCHEMES: dict[str, type[Scheme]] = {
     scheme.name: scheme for scheme in (NoPosition, Shaw, Windowed, T5, RoPE)
 }
+
+
+def find_scheme(name: str) -> type[Scheme]:
+    """The scheme of that name, for people who type it: small and capital letters are the same.
+
+    Example:
+        >>> find_scheme("rope").name
+        'RoPE'
+    """
+    for known, scheme in SCHEMES.items():
+        if known.lower() == name.lower():
+            return scheme
+    raise SettingError(
+        "a scheme must be known by name", got=repr(name), expected="one of " + ", ".join(SCHEMES)
+    )
 
 
 def scheme_from_dict(data: dict[str, Any]) -> Scheme:

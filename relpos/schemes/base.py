@@ -131,6 +131,18 @@ class Scheme:
     """
 
     name: ClassVar[str]
+    #: The work that proposed it, as one cites it: "Shaw et al., 2018".
+    paper: ClassVar[str]
+    #: Where that work is to be read; the docstring names its title and further ones.
+    url: ClassVar[str]
+    #: Public checkpoints, or families of them, that use it; empty where we know of none.
+    used_by: ClassVar[tuple[str, ...]]
+    #: A paper that the docstring names measures that it works beyond the lengths trained on.
+    extrapolates: ClassVar[bool]
+    #: Defined for keys up to the query alone, j <= i.
+    causal_only: ClassVar[bool] = False
+    #: Its scores are no sum of terms by pair, so that only the kernel `dense` computes them.
+    dense_only: ClassVar[bool] = False
     #: The scheme's score and output depend on positions through j - i alone.
     translation_invariant: ClassVar[bool] = True
 

@@ -21,7 +21,7 @@ class NoPosition(Scheme):
     """Plain attention: blind to order unless a mask tells it (Vaswani et al., 2017).
 
     Paper: https://arxiv.org/abs/1706.03762 (attention), https://arxiv.org/abs/2305.19466 (why
-    causal models without positions still learn some order).
+    causal models without positions still learn some order, on longer inputs too).
 
     Example:
         >>> NoPosition().parameters(num_heads=4, head_dim=16)
@@ -29,6 +29,10 @@ class NoPosition(Scheme):
     """
 
     name: ClassVar[str] = "NoPosition"
+    paper: ClassVar[str] = "Vaswani et al., 2017"
+    url: ClassVar[str] = "https://arxiv.org/abs/1706.03762"
+    used_by: ClassVar[tuple[str, ...]] = ()
+    extrapolates: ClassVar[bool] = True
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:
         """None."""

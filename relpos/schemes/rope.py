@@ -53,6 +53,10 @@ class RoPE(Scheme):
     """
 
     name: ClassVar[str] = "RoPE"
+    paper: ClassVar[str] = "Su et al., 2021"
+    url: ClassVar[str] = "https://arxiv.org/abs/2104.09864"
+    used_by: ClassVar[tuple[str, ...]] = ("Llama", "Mistral", "Qwen", "GPT-NeoX", "GPT-J")
+    extrapolates: ClassVar[bool] = False
 
     layout: Literal["half", "interleaved"]
     rotary_dim: int | None = None

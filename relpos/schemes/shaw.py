@@ -75,6 +75,10 @@ class Shaw(Scheme):
     """
 
     name: ClassVar[str] = "Shaw"
+    paper: ClassVar[str] = "Shaw et al., 2018"
+    url: ClassVar[str] = "https://arxiv.org/abs/1803.02155"
+    used_by: ClassVar[tuple[str, ...]] = ("w2v-BERT 2.0", "SeamlessM4T v2")
+    extrapolates: ClassVar[bool] = False
 
     left: int
     right: int

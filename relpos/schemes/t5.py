@@ -50,6 +50,10 @@ class T5(Scheme):
     """
 
     name: ClassVar[str] = "T5"
+    paper: ClassVar[str] = "Raffel et al., 2020"
+    url: ClassVar[str] = "https://arxiv.org/abs/1910.10683"
+    used_by: ClassVar[tuple[str, ...]] = ("T5", "FLAN-T5", "mT5", "UMT5", "MPNet")
+    extrapolates: ClassVar[bool] = False
 
     num_buckets: int = 32
     max_distance: int = 128

@@ -53,6 +53,10 @@ class Windowed(Scheme):
     """
 
     name: ClassVar[str] = "Windowed"
+    paper: ClassVar[str] = "Kim et al., 2021"
+    url: ClassVar[str] = "https://arxiv.org/abs/2106.06103"
+    used_by: ClassVar[tuple[str, ...]] = ("VITS", "MMS-TTS", "Piper", "Glow-TTS")
+    extrapolates: ClassVar[bool] = False
 
     left: int
     right: int

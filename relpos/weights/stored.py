@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpos.errors import SettingError
-from relpos.schemes import SCHEMES, Scheme
+from relpos.schemes import Scheme, find_scheme
 from relpos.settings import AttentionSettings
 
 __all__ = ["make_scheme", "read_stored_settings"]
@@ -36,6 +36,8 @@ def read_stored_settings(stored: Any) -> AttentionSettings:
 def make_scheme(name: str, values: Mapping[str, Any]) -> Scheme:
     """A scheme from its name and settings by name; those that have a default may be left out.
 
+    The name is `find_scheme`'s: small and capital letters are the same.
+
     Raises:
         SettingError: There is no such scheme, or it does not take these settings.
 
@@ -43,16 +45,12 @@ def make_scheme(name: str, values: Mapping[str, Any]) -> Scheme:
         >>> make_scheme("T5", {"num_buckets": 8})
         T5(num_buckets=8, max_distance=128, bidirectional=True)
     """
-    if name not in SCHEMES:
-        raise SettingError(
-            "a scheme must be known by name", got=name, expected=f"one of {[*SCHEMES]}"
-        )
-    kind = SCHEMES[name]
+    kind = find_scheme(name)
     fields = dataclasses.fields(kind)
     needed = {field.name for field in fields if field.default is dataclasses.MISSING}
     if not needed <= values.keys() <= {field.name for field in fields}:
         raise SettingError(
-            f"{name} takes its own settings, and those without a default must be given",
+            f"{kind.name} takes its own settings, and those without a default must be given",
             got=", ".join(values) or "none",
             expected=", ".join(
                 field.name + (" (needed)" if field.name in needed else "") for field in fields
@@ -64,7 +62,7 @@ def make_scheme(name: str, values: Mapping[str, Any]) -> Scheme:
     except SettingError:
         raise
     except _IMPOSSIBLE as error:
-        raise _unfit(f"the settings of {name}", dict(values), error) from error
+        raise _unfit(f"the settings of {kind.name}", dict(values), error) from error
 
 
 def _unfit(what: str, got: object, error: Exception) -> SettingError:
