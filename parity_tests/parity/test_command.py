@@ -114,7 +114,7 @@ def test_a_missing_device_is_an_error() -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        {"schemes": ("Shaw", "Rope")},
+        {"schemes": ("Shaw", "Rotary")},
         {"dtypes": ("float8",)},
         {"modes": ("jitt",)},
         {"cases": ("crossed",)},
