@@ -65,7 +65,8 @@ def attention(
     Raises:
         ShapeError: Shapes or dtypes do not fit, params included.
         DistanceError: A distance lies beyond a table that may not clip. Where positions are given
-            but are traced, the output is NaN instead.
+            but are traced, or lengths are known by letter only (`jax.export`), the output is NaN
+            instead.
         SettingError: The scheme cannot be used with this head width, the kernel is unknown, or
             dropout is no probability below 1.
 

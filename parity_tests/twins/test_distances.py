@@ -141,8 +141,8 @@ def test_the_literal_shift_agrees_with_the_table_only_up_to_the_diagonal(twin: A
 
 
 def test_the_shift_reads_a_new_column_in_every_row(twin: Any) -> None:
-    # Column p is distance p - 2, and one more column is never read.
-    x = np.array([[10.0 * i + p for p in range(6)] for i in range(3)])
+    # After a column that is never read, column p is distance p - 2.
+    x = np.array([[-1.0] + [10.0 * i + p for p in range(5)] for i in range(3)])
     kernels = {"torch": torch_by_distance, "jax": jax_by_distance}[twin.name]
     shifted = twin.numpy(kernels.skew(twin.array(x)))
     assert shifted.tolist() == [[2, 3, 4], [11, 12, 13], [20, 21, 22]]

@@ -2,8 +2,10 @@
 
 No array [Lq, Lk, e] is ever made: features meet the table's rows first, and the products [Lq, N]
 are then laid out over the pairs. For the default positions that needs no index of shape (Lq, Lk),
-which XLA would fold into the program: column c of [Lq, Lq + Lk] belongs to distance c - (Lk - 1),
-and row i reads Lk columns from Lq - 1 - i on, which is a reshape with one column less.
+which XLA would fold into the program: column c of [Lq, Lq + Lk] belongs to distance c - Lk, and row
+i reads Lk columns from Lq - i on, which is a reshape with one column less. Column 0 is never read,
+so that whole rows can be dropped or added on the way: every size is one whatever the lengths, and
+`jax.export`, which knows them by letter only, can tell.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ def table_scores(
     """<features[i], row of j - i> for every pair."""
     products = features @ values.T
     if positions.query is None:
-        return skew(expand(products, first, 1 - positions.Lk, positions.Lq + positions.Lk))
+        return skew(expand(products, first, -positions.Lk, positions.Lq + positions.Lk))
     index = rows(positions, first, len(values))
     return jnp.take_along_axis(products, index, axis=-1, mode="clip")
 
@@ -33,7 +35,7 @@ def bias_scores(
     """The number of distance j - i for every pair."""
     Lq, Lk = positions.Lq, positions.Lk
     if positions.query is None:
-        by_distance = expand(values[None], first, 1 - Lk, Lq + Lk)
+        by_distance = expand(values[None], first, -Lk, Lq + Lk)
         return skew(jnp.broadcast_to(by_distance, (Lq, Lq + Lk)))
     return jnp.take(values, rows(positions, first, len(values)), mode="clip")
 
@@ -44,7 +46,7 @@ def table_values(
     """sum_j weights[i, j] * row of j - i."""
     if positions.query is None:
         count = positions.Lq + positions.Lk
-        return unskew(weights) @ expand(values.T, first, 1 - positions.Lk, count).T
+        return unskew(weights) @ expand(values.T, first, -positions.Lk, count).T
     index = rows(positions, first, len(values))
     queries = jnp.arange(positions.Lq)[:, None]
     by_row = jnp.zeros((positions.Lq, len(values)), weights.dtype).at[queries, index].add(weights)
@@ -63,15 +65,16 @@ def expand(
 def skew(by_distance: Float[Array, "Lq W"]) -> Float[Array, "Lq Lk"]:
     """From [Lq, Lq + Lk] by distance to pairs [Lq, Lk]."""
     Lq, W = by_distance.shape
-    flat = by_distance.reshape(Lq * W)[Lq - 1 : Lq * W - 1]
-    return flat.reshape(Lq, W - 1)[:, : W - Lq]
+    read = by_distance.reshape(W, Lq)[1:]
+    return read.reshape(Lq, W - 1)[:, : W - Lq]
 
 
 def unskew(pairs: Float[Array, "Lq Lk"]) -> Float[Array, "Lq W"]:
     """From pairs [Lq, Lk] to [Lq, Lq + Lk] by distance: the transpose of `skew`."""
     Lq, Lk = pairs.shape
-    flat = jnp.pad(pairs, ((0, 0), (0, Lq - 1))).reshape(Lq * (Lq + Lk - 1))
-    return jnp.pad(flat, (Lq - 1, 1)).reshape(Lq, Lq + Lk)
+    W = Lq + Lk
+    read = jnp.pad(pairs, ((0, 0), (0, Lq - 1))).reshape(W - 1, Lq)
+    return jnp.pad(read, ((1, 0), (0, 0))).reshape(Lq, W)
 
 
 def rows(positions: Positions, first: int, N: int) -> Int[Array, "Lq Lk"]:

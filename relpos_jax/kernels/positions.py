@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
@@ -76,7 +77,12 @@ def _whole(positions: Int[Array, "*B L"]) -> Int[Array, "*B L"]:
 
 
 def distance_range(positions: Positions) -> tuple[int, int] | None:
-    """The lowest and highest distance j - i that a call reads, or None where values are traced."""
+    """The lowest and highest distance j - i that a call reads, or None where values are traced.
+
+    So are the lengths themselves where `jax.export` knows them by letter only.
+    """
+    if any(map(jax.export.is_symbolic_dim, (positions.Lq, positions.Lk))):
+        return None
     if positions.query is None or positions.key is None:
         lowest, highest = 1 - positions.Lk, positions.Lq - 1
     elif isinstance(positions.query, jax.core.Tracer) or isinstance(positions.key, jax.core.Tracer):

@@ -2,8 +2,10 @@
 
 No tensor [Lq, Lk, e] is ever made: features meet the table's rows first, and the products [Lq, N]
 are then laid out over the pairs. For the default positions that is two views and no gather: column
-c of [Lq, Lq + Lk] belongs to distance c - (Lk - 1), and row i reads Lk columns from Lq - 1 - i on,
-which is a reshape with one column less.
+c of [Lq, Lq + Lk] belongs to distance c - Lk, and row i reads Lk columns from Lq - i on, which is a
+reshape with one column less. Column 0 is never read, so that whole rows can be dropped or added on
+the way: every size is one whatever the lengths, and a compiler that knows them by letter only can
+tell.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ def table_scores(
     """<features[i], row of j - i> for every pair."""
     products = features @ values.mT
     if positions.query is None:
-        return skew(expand(products, first, 1 - positions.Lk, positions.Lq + positions.Lk))
+        return skew(expand(products, first, -positions.Lk, positions.Lq + positions.Lk))
     index = rows(positions, first, values.shape[-2], features.ndim)
     return products.gather(-1, index.expand(*products.shape[:-1], -1))
 
@@ -37,7 +39,7 @@ def bias_scores(
     """The number of distance j - i for every pair, as a tensor of `rank` axes."""
     Lq, Lk = positions.Lq, positions.Lk
     if positions.query is None:
-        by_distance = expand(values, first, 1 - Lk, Lq + Lk)
+        by_distance = expand(values, first, -Lk, Lq + Lk)
         return skew(by_distance.unsqueeze(-2).expand(*values.shape[:-1], Lq, Lq + Lk))
     index = rows(positions, first, values.shape[-1], rank)
     numbers = values.unsqueeze(-2).expand(*index.shape[: rank - 3], *values.shape[:-1], Lq, -1)
@@ -53,7 +55,7 @@ def table_values(
     """sum_j weights[i, j] * row of j - i."""
     if positions.query is None:
         count = positions.Lq + positions.Lk
-        return unskew(weights) @ expand(values.mT, first, 1 - positions.Lk, count).mT
+        return unskew(weights) @ expand(values.mT, first, -positions.Lk, count).mT
     N = values.shape[-2]
     index = rows(positions, first, N, weights.ndim).expand(weights.shape)
     by_row = weights.new_zeros(*weights.shape[:-1], N).scatter_add(-1, index, weights)
@@ -71,15 +73,16 @@ def expand(
 def skew(by_distance: Float[Tensor, "*B Lq W"]) -> Float[Tensor, "*B Lq Lk"]:
     """From [Lq, Lq + Lk] by distance to pairs [Lq, Lk]."""
     *batch, Lq, W = by_distance.shape
-    flat = by_distance.reshape(*batch, Lq * W)[..., Lq - 1 : Lq * W - 1]
-    return flat.reshape(*batch, Lq, W - 1)[..., : W - Lq]
+    read = by_distance.reshape(*batch, W, Lq)[..., 1:, :]
+    return read.reshape(*batch, Lq, W - 1)[..., : W - Lq]
 
 
 def unskew(pairs: Float[Tensor, "*B Lq Lk"]) -> Float[Tensor, "*B Lq W"]:
     """From pairs [Lq, Lk] to [Lq, Lq + Lk] by distance: the transpose of `skew`."""
     *batch, Lq, Lk = pairs.shape
-    flat = torch.nn.functional.pad(pairs, (0, Lq - 1)).reshape(*batch, Lq * (Lq + Lk - 1))
-    return torch.nn.functional.pad(flat, (Lq - 1, 1)).reshape(*batch, Lq, Lq + Lk)
+    W = Lq + Lk
+    read = torch.nn.functional.pad(pairs, (0, Lq - 1)).reshape(*batch, W - 1, Lq)
+    return torch.nn.functional.pad(read, (0, 0, 1, 0)).reshape(*batch, Lq, W)
 
 
 def rows(positions: Positions, first: int, N: int, rank: int) -> Int[Tensor, "*B Lq Lk"]:
