@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from relpos.weights import convert as convert_arrays
 from relpos.weights.files import write_safetensors, write_whole
 from relpos.weights.stored import make_scheme
 
-__all__ = ["convert", "explained", "parse_scheme"]
+__all__ = ["check_outputs", "convert", "explained", "parse_scheme", "parse_settings"]
 
 NEUTRAL = "neutral"
 #: Wide enough for an audit line; a terminal's own width counts where there is one.
@@ -157,6 +157,22 @@ def parse_scheme(text: str | None, settings: list[str]) -> Scheme | None:
                 "--scheme is a name or a JSON object", got=f"{text} ({error})", expected="one"
             ) from error
         name = str(values.pop("scheme", None))
+    values = parse_settings(settings, values)
+    if name is None and values:
+        raise WeightsError(
+            "--set belongs to a scheme", got="--set without --scheme", expected="--scheme NAME"
+        )
+    return None if name is None else make_scheme(name, values)
+
+
+def parse_settings(settings: list[str], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The settings of `--set`, beside those that are given already.
+
+    Example:
+        >>> parse_settings(["layout=half", "rotary_dim=8"])
+        {'layout': 'half', 'rotary_dim': 8}
+    """
+    values = dict(given or {})
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or key in values:
@@ -169,11 +185,7 @@ def parse_scheme(text: str | None, settings: list[str]) -> Scheme | None:
             values[key] = json.loads(value)
         except ValueError:
             values[key] = value
-    if name is None and values:
-        raise WeightsError(
-            "--set belongs to a scheme", got="--set without --scheme", expected="--scheme NAME"
-        )
-    return None if name is None else make_scheme(name, values)
+    return values
 
 
 @contextlib.contextmanager
@@ -206,6 +218,11 @@ def _check_paths(source: Path, target: Path, audit: Path | None, *, overwrite: b
             got=", ".join(str(path) for path in (source, *outputs)),
             expected="different paths",
         )
+    check_outputs(outputs, overwrite=overwrite)
+
+
+def check_outputs(outputs: list[Path], *, overwrite: bool) -> None:
+    """Refuse to write over a file unasked, or where there is no folder."""
     taken = [str(path) for path in outputs if path.exists()]
     if taken and not overwrite:
         raise WeightsError(

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+from numpy.typing import NDArray
+
 from relpos.errors import SettingError
 
 __all__ = [
@@ -39,6 +42,14 @@ class Init:
     def std(self) -> float:
         """Standard deviation of a fresh entry."""
         return self.scale / math.sqrt(3.0) if self.kind == "uniform" else self.scale
+
+    def draw(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """A fresh array for whoever has neither framework."""
+        if self.kind == "normal":
+            return generator.normal(0.0, self.scale, shape)
+        if self.kind == "uniform":
+            return generator.uniform(-self.scale, self.scale, shape)
+        return np.zeros(shape)
 
     def times(self, factor: float) -> Init:
         """The distribution of `factor` times an entry."""

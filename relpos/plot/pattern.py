@@ -1,0 +1,241 @@
+"""What a scheme adds to scores and values, pair by pair and by distance, from the oracle's loops.
+
+    scores[h,i,j] = score(q[h], k[h], i, j) - scale * <q[h], k[h]>        q[h] = k[h] = x[h]
+    values[h,d]   = value(v, i, i + d) - v
+
+x[h] is one random vector, the same at every position, so that only positions differ. A scheme that
+depends on j - i alone is then a function of the distance, and each distance is asked for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relpos.errors import SettingError
+from relpos.oracle import relative_scores
+from relpos.oracle.attention import param_leaves
+from relpos.oracle.number import Leaf, Precision, Tape
+from relpos.oracle.schemes import scheme_oracle
+from relpos.schemes import Scheme
+
+__all__ = ["Pattern", "fresh", "pattern_of"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: Positions on a side of a heat map: more than a printed panel can show.
+PIXELS = 256
+#: The same, where every pair is a question of its own.
+SAMPLES = 48
+#: Tokens of a scheme that reads every token between two others.
+LONGEST_WHOLE = 96
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """What a scheme adds. NaN is a pair for which it has no value.
+
+    Attributes:
+        scheme: The scheme.
+        query_positions: Rows of `scores` [Nq].
+        key_positions: Columns of `scores` [Nk].
+        scores: Added to scale * <q, k> [H, Nq, Nk].
+        distances: The distances j - i of `by_distance` [N], ascending.
+        by_distance: Added to scale * <q, k> at each distance [H, N].
+        query: The query that `by_distance` is about; None where any gives the same.
+        reads_content: Whether another q or k would give other scores.
+        value_distances: The distances of `values` [M], ascending.
+        values: Added to the values [H, M, d]; [1, M, d] where all heads share it; None if nothing.
+    """
+
+    scheme: Scheme
+    query_positions: Integers
+    key_positions: Integers
+    scores: Floats
+    distances: Integers
+    by_distance: Floats
+    query: int | None
+    reads_content: bool
+    value_distances: Integers
+    values: Floats | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to see: all zero, or nothing at all."""
+        return self.values is None and not np.any(np.nan_to_num(self.by_distance))
+
+
+def fresh(scheme: Scheme, num_heads: int, head_dim: int, seed: int = 0) -> dict[str, Floats]:
+    """Parameters of a scheme as a fresh layer has them.
+
+    Example:
+        >>> from relpos import T5
+        >>> fresh(T5(), num_heads=3, head_dim=8)["bias_table"].shape
+        (3, 32)
+    """
+    rng = np.random.default_rng(seed)
+    return {p.name: p.init.draw(rng, p.shape) for p in scheme.parameters(num_heads, head_dim)}
+
+
+def pattern_of(
+    scheme: Scheme,
+    params: Mapping[str, Floats],
+    *,
+    num_heads: int,
+    head_dim: int,
+    length: int,
+    seed: int = 0,
+    scale: float | None = None,
+) -> Pattern:
+    """Ask the oracle what a scheme adds between any two of `length` tokens.
+
+    Args:
+        scheme: The scheme.
+        params: Its parameters, named and shaped as `scheme.parameters(H, d)` says.
+        num_heads: Heads H.
+        head_dim: Head width d.
+        length: Tokens L, at positions 0 .. L - 1.
+        seed: Of the random vectors x.
+        scale: The factor on <q, k>; None takes the scheme's own.
+
+    Raises:
+        SettingError: The head width does not suit the scheme, or the length is more than a scheme
+            allows that reads every token between two others.
+
+    Example:
+        >>> from relpos import T5
+        >>> table = {"bias_table": np.arange(32.0)[None]}
+        >>> pattern = pattern_of(T5(), table, num_heads=1, head_dim=4, length=3)
+        >>> pattern.distances.tolist(), pattern.by_distance[0].tolist()
+        ([-2, -1, 0, 1, 2], [2.0, 1.0, 0.0, 17.0, 18.0])
+    """
+    scheme.check_head_dim(head_dim)
+    asked = _Question(scheme, params, num_heads, head_dim, seed, scale)
+    at = np.arange(length)
+    if scheme.translation_invariant:
+        shown = _spread(length, PIXELS)
+        distances = _distances(scheme, length)
+        start = int(-distances[0])
+        by_distance, reads_content = asked.scores(np.array([start]), distances + start)
+        by_distance = by_distance[:, 0]
+        pairs = shown[None, :] - shown[:, None]
+        inside = (pairs >= distances[0]) & (pairs <= distances[-1])
+        scores = np.where(inside, by_distance[:, np.where(inside, pairs + start, 0)], np.nan)
+        query = None
+    else:
+        # With the last position: a causal scheme has all its distances there.
+        shown = _spread(length, SAMPLES)
+        scores, reads_content = asked.scores(shown, shown)
+        if reads_content and length > SAMPLES:
+            if length > LONGEST_WHOLE:
+                raise SettingError(
+                    f"{scheme.name} reads every token between two others, which takes long",
+                    got=f"length {length}",
+                    expected=f"at most {LONGEST_WHOLE}",
+                )
+            shown = at
+            scores, _ = asked.scores(at, at)
+        row = len(shown) - 1 if scheme.causal_only else len(shown) // 2
+        query = int(shown[row])
+        distances, by_distance = shown - query, scores[:, row]
+    if scheme.causal_only:
+        scores = np.where(shown[None, :] > shown[:, None], np.nan, scores)
+        by_distance = by_distance[:, distances <= 0]
+        distances = distances[distances <= 0]
+    value_distances = _distances(scheme, length)
+    values = asked.values(value_distances)
+    return Pattern(
+        scheme,
+        shown,
+        shown,
+        scores,
+        distances,
+        by_distance,
+        query,
+        reads_content,
+        value_distances,
+        values,
+    )
+
+
+class _Question:
+    """Asks the oracle about one scheme with its parameters."""
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        params: Mapping[str, Floats],
+        H: int,
+        d: int,
+        seed: int,
+        scale: float | None,
+    ) -> None:
+        self.scheme, self.params, self.H, self.d, self.scale = scheme, params, H, d, scale
+        # Two vectors per head: what the second changes is what the content decides.
+        self.vectors = np.random.default_rng([seed, 1]).standard_normal((2, H, d))
+
+    def scores(self, queries: Integers, keys: Integers) -> tuple[Floats, bool]:
+        """What is added between these positions [H, Nq, Nk], and whether it reads the content."""
+        query = queries[len(queries) // 2 :][:1]
+        near = keys[np.abs(keys - query) <= max(4, np.abs(keys - query).min())]
+        reads = not np.array_equal(self._ask(0, query, near), self._ask(1, query, near))
+        return self._ask(0, queries, keys), reads
+
+    def _ask(self, which: int, queries: Integers, keys: Integers) -> Floats:
+        return np.stack(
+            [
+                relative_scores(
+                    self.scheme,
+                    self._of_head(h),
+                    np.tile(x, (len(queries), 1)),
+                    np.tile(x, (len(keys), 1)),
+                    query_positions=queries,
+                    key_positions=keys,
+                    scale=self.scale,
+                ).output.value
+                for h, x in enumerate(self.vectors[which])
+            ]
+        )
+
+    def _of_head(self, h: int) -> dict[str, Floats]:
+        """One head's parameters: without the axis of heads, which is the first."""
+        return {
+            p.name: np.asarray(self.params[p.name], np.float64)[h if p.axes[0] == "heads" else 0]
+            for p in self.scheme.parameters(self.H, self.d)
+        }
+
+    def values(self, distances: Integers) -> Floats | None:
+        """What is added to the values at these distances, [H or 1, N, d], or None."""
+        tape = Tape(Precision.of("float64"))
+        leaves = param_leaves(self.scheme, self.params, tape, num_heads=self.H, head_dim=self.d)
+        oracle = scheme_oracle(self.scheme, leaves, tape)
+        nothing = Leaf(tape, np.zeros((1, self.d)))[(0,)]
+        start = int(-distances[0])
+        # Most schemes give back what they are given, which one head tells.
+        if all(oracle.value(0, nothing, start, start + int(n)) is nothing for n in distances):
+            return None
+        added = np.array(
+            [
+                [oracle.value(h, nothing, start, start + int(n)).value for n in distances]
+                for h in range(self.H)
+            ]
+        )
+        if not added.any():
+            return None
+        return added[:1] if (added == added[:1]).all() else added
+
+
+def _distances(scheme: Scheme, length: int) -> Integers:
+    """Every distance between two of the tokens that the scheme has a value for."""
+    lowest, highest = scheme.limits or (-length, length)
+    highest = min(highest, 0 if scheme.causal_only else length - 1)
+    return np.arange(max(lowest, 1 - length), highest + 1)
+
+
+def _spread(length: int, most: int) -> Integers:
+    """At most so many of the positions 0 .. length - 1, both ends among them."""
+    return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(np.int64))
