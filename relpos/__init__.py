@@ -6,7 +6,22 @@ float64 oracle, the weights, the parity harness and the command line.
 """
 
 from relpos.errors import DistanceError, RelposError, SettingError, ShapeError, WeightsError
-from relpos.schemes import SCHEMES, T5, NoPosition, Parameter, RoPE, Scheme, Shaw, Windowed
+from relpos.schemes import (
+    SCHEMES,
+    T5,
+    DynamicNTK,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPE,
+    NoPosition,
+    NTKScaling,
+    Parameter,
+    RoPE,
+    Scheme,
+    Shaw,
+    Windowed,
+    YaRN,
+)
 from relpos.settings import AttentionSettings
 
 __version__ = "0.1.0"
@@ -16,6 +31,11 @@ __all__ = [
     "T5",
     "AttentionSettings",
     "DistanceError",
+    "DynamicNTK",
+    "LinearScaling",
+    "Llama3Scaling",
+    "LongRoPE",
+    "NTKScaling",
     "NoPosition",
     "Parameter",
     "RelposError",
@@ -26,4 +46,5 @@ __all__ = [
     "Shaw",
     "WeightsError",
     "Windowed",
+    "YaRN",
 ]

@@ -18,6 +18,7 @@ __all__ = [
     "check_dropout",
     "check_dtypes",
     "check_input",
+    "check_length_seen",
     "check_mask",
     "check_params",
     "check_position_range",
@@ -132,6 +133,18 @@ def check_position_range(lowest: int, highest: int) -> None:
             got=f"{lowest} to {highest}",
             expected="positions counted from nearer by",
         )
+
+
+def check_length_seen(lengths: list[int] | None) -> list[int]:
+    """The lengths of a call that frequencies depend on; None is one that compiled code hides."""
+    if lengths is None:
+        raise SettingError(
+            "DynamicNTK takes its frequencies from the call's largest position, which must be seen",
+            got="explicit positions whose values compiled code or vmap hides",
+            expected="DynamicNTK(..., length=N), for every call the frequencies of a call of "
+            "length N; or the default positions; or a call that is not compiled",
+        )
+    return lengths
 
 
 def check_dropout(dropout: float) -> None:

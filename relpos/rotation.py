@@ -6,36 +6,54 @@ precision: it is split into bytes, p = p0 + 256 p1 + 256**2 p2 + 256**3 p3, the 
 each byte's angle are computed here once in float64, and the twins add the four angles:
 
     cos(a + b) = cos a cos b - sin a sin b          sin(a + b) = sin a cos b + cos a sin b
+
+A frequency is a float64, the one nearest to what its formula says: a unit in its last place is
+worth 1e-11 radians at position 131071. Formulas are therefore worked out in decimals.
 """
 
 from __future__ import annotations
 
+import decimal
 import functools
+from contextlib import AbstractContextManager
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BYTES", "byte_tables", "frequencies"]
+__all__ = ["BYTES", "PI", "byte_tables", "decimals", "frequencies", "geometric"]
 
 #: A position has four bytes: enough for every int32.
 BYTES = 4
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+
+
+def decimals() -> AbstractContextManager[decimal.Context]:
+    """Arithmetic with 40 digits, so that only the last rounding to float64 is seen."""
+    return decimal.localcontext(decimal.Context(prec=40))
+
+
+def geometric(base: Decimal, width: int) -> list[Decimal]:
+    """f_m = base ** (-2m / width) for m = 0 .. width/2 - 1, radians per position."""
+    return [base ** (Decimal(-2 * m) / width) for m in range(width // 2)]
 
 
 def frequencies(base: float, rotary_dim: int) -> NDArray[np.float64]:
-    """f_m = base ** (-2m / rotary_dim) for m = 0 .. rotary_dim/2 - 1, radians per position."""
-    return np.array([base ** (-2 * m / rotary_dim) for m in range(rotary_dim // 2)])
+    """The frequencies of a plain rotation of `rotary_dim` channels, in float64."""
+    with decimals():
+        return np.array([float(f) for f in geometric(Decimal(base), rotary_dim)])
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def byte_tables(
-    base: float, rotary_dim: int, dtype: str
+    frequencies: tuple[float, ...], dtype: str
 ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """Cosines and sines of byte * 256**place * f_m, rounded once to `dtype`.
 
     Returns:
-        Two read-only arrays [place, byte, m] of shape [4, 256, rotary_dim / 2].
+        Two read-only arrays [place, byte, m] of shape [4, 256, len(frequencies)].
     """
-    frequency = frequencies(base, rotary_dim)
+    frequency = np.array(frequencies)
     # The frequency in two parts of at most 27 bits each: every product with a byte (8 bits and a
     # power of two) is exact, so the angles reach cos and sin without a rounding.
     scaled = frequency * 134217729.0  # 2**27 + 1, Veltkamp's split

@@ -109,9 +109,14 @@ def test_heads_that_cannot_hold_the_pairs_are_refused(twin: Any) -> None:
 
 
 def test_tables_of_angles_are_made_once_and_kept_apart_by_every_setting() -> None:
-    first = byte_tables(10_000.0, 8, "float32")
-    assert byte_tables(10_000.0, 8, "float32")[0] is first[0]
-    others = [(500_000.0, 8, "float32"), (10_000.0, 16, "float32"), (10_000.0, 8, "float64")]
+    plain = tuple(frequencies(10_000.0, 8))
+    first = byte_tables(plain, "float32")
+    assert byte_tables(plain, "float32")[0] is first[0]
+    others = [
+        (tuple(frequencies(500_000.0, 8)), "float32"),
+        (tuple(frequencies(10_000.0, 16)), "float32"),
+        (plain, "float64"),
+    ]
     for other in others:
         assert byte_tables(*other)[0] is not first[0]
     for twin in (TorchTwin(), JaxTwin()):

@@ -320,7 +320,10 @@ class TestBuffersThatRepeatTheSettings:
     @pytest.mark.parametrize(
         ("buffer", "message"),
         [
-            (frequencies(10000.0, 4), "other frequencies than those of base 500"),
+            (
+                frequencies(10000.0, 4),
+                "other frequencies than those of RoPE(layout='half', rotary_dim=None, base=500.0",
+            ),
             (frequencies(500.0, 2), "[1] frequencies for [2]"),
         ],
     )

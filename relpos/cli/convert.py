@@ -145,7 +145,7 @@ def parse_scheme(text: str | None, settings: list[str]) -> Scheme | None:
 
     Example:
         >>> parse_scheme("RoPE", ["layout=half", "rotary_dim=8"])
-        RoPE(layout='half', rotary_dim=8, base=10000.0)
+        RoPE(layout='half', rotary_dim=8, base=10000.0, partial='slice', scaling=None)
     """
     values: dict[str, Any] = {}
     name = text

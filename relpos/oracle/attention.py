@@ -92,6 +92,7 @@ def attend(
     distances: set[int] = set()
     B, H, Lq, Lk = allowed.shape
     for b in range(B):
+        oracle.begin(query_positions[b], key_positions[b])
         for h in range(H):
             for i in range(Lq):
                 keys = [j for j in range(Lk) if allowed[b, h, i, j]]
@@ -249,6 +250,7 @@ def relative_scores(
     tables = param_leaves(scheme, with_head, tape, num_heads=1, head_dim=d)
     at, others = default_positions(1, Lq, Lk, query_positions, key_positions)
     oracle = scheme_oracle(scheme, tables, tape)
+    oracle.begin(at[0], others[0])
     factor = scheme.scale(d) if scale is None else scale
     value, budget = np.zeros((Lq, Lk)), np.zeros((Lq, Lk))
     outputs: dict[tuple[int, int], Number] = {}

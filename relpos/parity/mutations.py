@@ -24,7 +24,6 @@ from relpos.parity.report import Check
 from relpos.parity.roster import ROSTER
 from relpos.parity.sides import Side
 from relpos.parity.verdict import Verdict
-from relpos.rotation import frequencies
 
 __all__ = ["MUTATIONS", "Mutation", "mutated", "run_mutation"]
 
@@ -321,8 +320,8 @@ def _(fw: _Framework, angles: Callable[..., Any]) -> Callable[..., Any]:
 
 @_mutation("angles multiplied in float32", "schemes.rope.angles", ("RoPE",), "packed")
 def _(fw: _Framework, angles: Callable[..., Any]) -> Callable[..., Any]:
-    def wrong(scheme: Any, positions: Any, head_dim: int, dtype: Any) -> Any:
-        frequency = frequencies(scheme.base, scheme.rotated(head_dim)).astype(np.float32)
+    def wrong(scheme: Any, positions: Any, head_dim: int, dtype: Any, length: int = 0) -> Any:
+        frequency = np.array(scheme.frequencies(head_dim, length), np.float32)
         at = fw.cast(positions, "float32")[..., None]
         frequency = frequency.reshape((1,) * (at.ndim - 1) + (-1,))
         angle = at * fw.xp.asarray(frequency)

@@ -8,6 +8,14 @@ from relpos.errors import SettingError
 from relpos.schemes.base import Init, Parameter, Scheme
 from relpos.schemes.no_position import NoPosition
 from relpos.schemes.rope import RoPE
+from relpos.schemes.rope_scaling import (
+    DynamicNTK,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPE,
+    NTKScaling,
+    YaRN,
+)
 from relpos.schemes.shaw import Shaw
 from relpos.schemes.t5 import T5
 from relpos.schemes.windowed import Windowed
@@ -15,13 +23,19 @@ from relpos.schemes.windowed import Windowed
 __all__ = [
     "SCHEMES",
     "T5",
+    "DynamicNTK",
     "Init",
+    "LinearScaling",
+    "Llama3Scaling",
+    "LongRoPE",
+    "NTKScaling",
     "NoPosition",
     "Parameter",
     "RoPE",
     "Scheme",
     "Shaw",
     "Windowed",
+    "YaRN",
     "find_scheme",
     "scheme_from_dict",
 ]

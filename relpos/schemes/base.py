@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
@@ -18,10 +19,12 @@ __all__ = [
     "Init",
     "Parameter",
     "Scheme",
+    "Settings",
     "check_types",
     "glorot",
     "normal",
     "require",
+    "restored",
     "zeros",
 ]
 
@@ -129,8 +132,66 @@ def _is_a(value: object, hint: Any) -> bool:
         return any(_is_a(value, option) for option in get_args(hint))
     if get_origin(hint) is Literal:
         return isinstance(value, str) and value in get_args(hint)
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_is_a(v, get_args(hint)[0]) for v in value)
     kind = (int, float) if hint is float else hint
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def restored(kind: Any, data: Mapping[str, Any]) -> Any:
+    """A dataclass of settings from plain JSON types: lists become tuples, and nested settings are
+    found by their name.
+
+    Raises:
+        SettingError: Nested settings are unknown, or do not take what they are given.
+    """
+    hints = _hints(kind)
+    return kind(**{name: _restored(name, value, hints[name]) for name, value in data.items()})
+
+
+def _restored(field: str, value: Any, hint: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if not isinstance(value, dict):
+        return value
+    options = {option.name: option for option in get_args(hint) if hasattr(option, "name")}
+    given = {key: entry for key, entry in value.items() if key != "name"}
+    kind = options.get(value.get("name"))
+    require(
+        kind is not None,
+        f"{field} must be known by name",
+        got=value.get("name"),
+        expected=sorted(options),
+    )
+    assert kind is not None
+    fields = dataclasses.fields(kind)
+    needed = {setting.name for setting in fields if setting.default is dataclasses.MISSING}
+    require(
+        needed <= given.keys() <= {setting.name for setting in fields},
+        f"{kind.name} takes its own settings, and those without a default must be given",
+        got=sorted(given),
+        expected=[setting.name for setting in fields],
+    )
+    return restored(kind, given)
+
+
+def _plain(value: Any) -> Any:
+    """The inverse of `restored`, for one setting."""
+    if isinstance(value, Settings):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"name": value.name, **fields}
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of settings that stand inside a scheme's own, such as RoPE's scaling."""
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Refuse a field of another type; a kind with more to say overrides and extends this."""
+        check_types(self, self.name)
 
 
 @dataclass(frozen=True)
@@ -179,7 +240,8 @@ class Scheme:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain JSON types, with the scheme's name."""
-        return {"scheme": self.name, **dataclasses.asdict(self)}
+        fields = {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        return {"scheme": self.name, **fields}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -192,4 +254,11 @@ class Scheme:
             got=sorted(data),
             expected=["scheme", *sorted(known)],
         )
-        return cls(**given)
+        scheme: Self = restored(cls, given)
+        require(
+            scheme.to_dict() == data,
+            f"stored settings of {cls.name} must name every field of nested settings too",
+            got=data,
+            expected=scheme.to_dict(),
+        )
+        return scheme

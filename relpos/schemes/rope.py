@@ -7,25 +7,68 @@
     out[b,h,i]     = sum_j softmax(score)[i,j] * v[b,h,j]
 
 p is a position, r = `rotary_dim` the rotated width; channels r .. d-1 pass unchanged. Pair m is
-(m, m + r/2) in the layout `half` and (2m, 2m + 1) in the layout `interleaved`.
+(m, m + r/2) in the layout `half` and (2m, 2m + 1) in the layout `interleaved`. With
+`partial="proportional"` pairs and frequencies are those of the whole head, r = d above, and all but
+the first rotary_dim/2 frequencies are 0. `scaling` changes the frequencies, and some kinds multiply
+all cosines and sines by a factor: see `relpos.schemes.rope_scaling`.
 
 | our name               | elsewhere                                                            |
 |------------------------|----------------------------------------------------------------------|
 | layout `half`          | transformers `rotate_half`, GPT-NeoX, Llama in transformers          |
 | layout `interleaved`   | the paper, Meta's Llama, GPT-J, x-transformers, ONNX `interleaved=1` |
 | `rotary_dim`           | `rotary_pct * d`, `partial_rotary_factor * d`                        |
+| partial `proportional` | `rope_type` proportional, Gemma 4; `slice` is everyone else's        |
 | `base`                 | `theta`, `rope_theta`, `rotary_emb_base`                             |
+| `scaling`              | `rope_scaling`, `rope_parameters`                                    |
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import ClassVar, Literal
 
+from relpos.rotation import decimals, geometric
 from relpos.schemes.base import Parameter, Scheme, require
+from relpos.schemes.rope_scaling import (
+    DynamicNTK,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPE,
+    NTKScaling,
+    YaRN,
+)
 
-__all__ = ["RoPE"]
+__all__ = ["RoPE", "check_rotation", "check_rotation_fits"]
+
+
+def check_rotation(scheme: str, rotary_dim: int | None, base: float) -> None:
+    """Validate the settings that every scheme which rotates shares."""
+    require(
+        rotary_dim is None or (rotary_dim >= 2 and rotary_dim % 2 == 0),
+        f"{scheme}.rotary_dim must hold whole pairs",
+        got=rotary_dim,
+        expected="an even number >= 2, or None for the whole head",
+    )
+    require(
+        math.isfinite(base) and base > 1.0,
+        f"{scheme}.base must give falling frequencies",
+        got=base,
+        expected="a finite number > 1",
+    )
+
+
+def check_rotation_fits(scheme: str, rotary_dim: int | None, head_dim: int) -> None:
+    """The rotated channels must fit the head and form pairs."""
+    rotated = head_dim if rotary_dim is None else rotary_dim
+    require(
+        rotated <= head_dim and rotated % 2 == 0,
+        f"{scheme} rotates whole pairs inside the head",
+        got=f"head_dim={head_dim}, rotary_dim={rotary_dim}",
+        expected="rotary_dim <= head_dim, and an even head_dim if rotary_dim is None",
+    )
 
 
 @dataclass(frozen=True)
@@ -40,6 +83,11 @@ class RoPE(Scheme):
         rotary_dim: Channels that are rotated, from the first; even. None rotates all.
         base: Base of the geometric sequence of frequencies, > 1. Angles are in radians per
             position.
+        partial: Of which width `rotary_dim` takes a part: `slice` pairs the first rotary_dim
+            channels among themselves; `proportional` pairs the whole head, and rotates the first
+            rotary_dim/2 of its pairs.
+        scaling: Other frequencies for longer inputs: `LinearScaling`, `NTKScaling`, `DynamicNTK`,
+            `YaRN`, `LongRoPE` or `Llama3Scaling`, with settings of their own.
 
     Raises:
         SettingError: A setting is impossible, alone or for the layer's head width.
@@ -61,20 +109,17 @@ class RoPE(Scheme):
     layout: Literal["half", "interleaved"]
     rotary_dim: int | None = None
     base: float = 10000.0
+    partial: Literal["slice", "proportional"] = "slice"
+    scaling: LinearScaling | NTKScaling | DynamicNTK | YaRN | LongRoPE | Llama3Scaling | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_rotation(self.name, self.rotary_dim, self.base)
         require(
-            self.rotary_dim is None or (self.rotary_dim >= 2 and self.rotary_dim % 2 == 0),
-            "RoPE.rotary_dim must hold whole pairs",
-            got=self.rotary_dim,
-            expected="an even number >= 2, or None for the whole head",
-        )
-        require(
-            math.isfinite(self.base) and self.base > 1.0,
-            "RoPE.base must give falling frequencies",
-            got=self.base,
-            expected="a finite number > 1",
+            self.partial == "slice" or self.rotary_dim is not None,
+            "RoPE.partial says how a part of the head is rotated",
+            got=f"partial={self.partial!r} for the whole head",
+            expected="rotary_dim=..., or partial left out",
         )
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:
@@ -82,15 +127,40 @@ class RoPE(Scheme):
         return ()
 
     def rotated(self, head_dim: int) -> int:
-        """The number of rotated channels in a head of width `head_dim`."""
-        return head_dim if self.rotary_dim is None else self.rotary_dim
+        """The number of channels that stand in pairs, in a head of width `head_dim`."""
+        whole = self.rotary_dim is None or self.partial == "proportional"
+        return head_dim if whole else self.rotary_dim or 0
+
+    def frequencies(self, head_dim: int, length: int = 0) -> tuple[float, ...]:
+        """f_m of each pair, radians per position, rounded once to float64.
+
+        Args:
+            head_dim: d.
+            length: Of the call, in positions; `DynamicNTK` and `LongRoPE` alone depend on it.
+        """
+        return _frequencies(self, head_dim, length)
 
     def check_head_dim(self, head_dim: int) -> None:
         """The rotated channels must fit the head and form pairs."""
+        check_rotation_fits(self.name, self.rotary_dim, head_dim)
         rotated = self.rotated(head_dim)
         require(
-            rotated <= head_dim and rotated % 2 == 0,
-            "RoPE rotates whole pairs inside the head",
-            got=f"head_dim={head_dim}, rotary_dim={self.rotary_dim}",
-            expected="rotary_dim <= head_dim, and an even head_dim if rotary_dim is None",
+            rotated % 2 == 0,
+            "RoPE with partial='proportional' pairs the whole head",
+            got=f"head_dim={head_dim}",
+            expected="an even head_dim",
         )
+        if self.scaling is not None:
+            self.scaling.check_width(self.base, rotated)
+
+
+@functools.lru_cache(maxsize=256)
+def _frequencies(scheme: RoPE, head_dim: int, length: int) -> tuple[float, ...]:
+    base, width = Decimal(scheme.base), scheme.rotated(head_dim)
+    turning = width if scheme.rotary_dim is None else scheme.rotary_dim
+    with decimals():
+        if scheme.scaling is None:
+            found = geometric(base, width)
+        else:
+            found = scheme.scaling.frequencies(base, width, length)
+        return tuple(float(f) if 2 * m < turning else 0.0 for m, f in enumerate(found))

@@ -8,6 +8,7 @@ from typing import Any
 
 from relpos.errors import SettingError
 from relpos.schemes import Scheme, find_scheme
+from relpos.schemes.base import restored
 from relpos.settings import AttentionSettings
 
 __all__ = ["make_scheme", "read_stored_settings"]
@@ -58,7 +59,8 @@ def make_scheme(name: str, values: Mapping[str, Any]) -> Scheme:
             or "none",
         )
     try:
-        return kind(**values)
+        scheme: Scheme = restored(kind, values)
+        return scheme
     except SettingError:
         raise
     except _IMPOSSIBLE as error:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
+from relpos.checks import check_length_seen
 from relpos.rotation import BYTES, byte_tables
-from relpos.schemes import RoPE
+from relpos.schemes import DynamicNTK, LongRoPE, RoPE
 from relpos_jax.kernels.positions import Positions
 from relpos_jax.kernels.terms import Lowered, Terms
 
-__all__ = ["angles", "byte_angles", "lower", "rotate"]
+__all__ = ["angles", "byte_angles", "call_lengths", "lower", "rotate", "seen_lengths", "turns"]
 
 
 def lower(
@@ -25,16 +28,72 @@ def lower(
 ) -> Lowered:
     """score = scale * <R(i) q, R(j) k>."""
     query, key = positions.arrays()
-    q = rotate(q, *angles(scheme, query, q.shape[-1], q.dtype), scheme.layout)
-    k = rotate(k, *angles(scheme, key, k.shape[-1], k.dtype), scheme.layout)
+    q = rotate(q, *turns(scheme, query, positions, q.shape[-1], q.dtype), scheme.layout)
+    k = rotate(k, *turns(scheme, key, positions, k.shape[-1], k.dtype), scheme.layout)
     return Lowered(q, k, Terms(scale))
 
 
+def turns(
+    scheme: RoPE,
+    at: Int[Array, "*B L"],
+    positions: Positions,
+    head_dim: int,
+    dtype: jnp.dtype,
+) -> tuple[Float[Array, "*B L m"], Float[Array, "*B L m"]]:
+    """Cosines and sines at some of a call's positions, by the frequencies of its length."""
+    scaling = scheme.scaling
+    if isinstance(scaling, LongRoPE):
+        limit = scaling.original_length
+        is_long = jnp.expand_dims(call_lengths(positions) > limit, (-2, -1))
+        long = angles(scheme, at, head_dim, dtype, limit + 1)
+        short = angles(scheme, at, head_dim, dtype, limit)
+        cos, sin = (
+            jnp.where(jnp.broadcast_to(is_long, then.shape), then, otherwise)
+            for then, otherwise in zip(long, short, strict=True)
+        )
+    elif isinstance(scaling, DynamicNTK) and scaling.length is None:
+        lengths = check_length_seen(seen_lengths(positions))
+        rows = [at] if at.ndim == 1 else list(at)
+        by_row = [
+            angles(scheme, row, head_dim, dtype, length)
+            for row, length in zip(rows, lengths, strict=True)
+        ]
+        stacked = [jnp.stack(parts) for parts in zip(*by_row, strict=True)]
+        cos, sin = (parts.reshape(*at.shape, -1) for parts in stacked)
+    else:
+        cos, sin = angles(scheme, at, head_dim, dtype)
+    if scaling is not None:
+        cos, sin = cos * scaling.magnitude, sin * scaling.magnitude
+    return cos, sin
+
+
+def call_lengths(positions: Positions) -> Int[Array, "*B"]:
+    """The length of each row: its largest position + 1, over queries and keys."""
+    query, key = positions.arrays()
+    return jnp.maximum(query.max(-1), key.max(-1)) + 1
+
+
+def seen_lengths(positions: Positions) -> list[int] | None:
+    """The length of each row, or of all as one; None where values are traced."""
+    if positions.query is None or positions.key is None:
+        return [positions.Lk]
+    if isinstance(positions.query, jax.core.Tracer) or isinstance(positions.key, jax.core.Tracer):
+        return None
+    return [
+        int(max(query.max(), key.max())) + 1
+        for query, key in zip(np.asarray(positions.query), np.asarray(positions.key), strict=True)
+    ]
+
+
 def angles(
-    scheme: RoPE, positions: Int[Array, "*B L"], head_dim: int, dtype: jnp.dtype
+    scheme: RoPE,
+    positions: Int[Array, "*B L"],
+    head_dim: int,
+    dtype: jnp.dtype,
+    length: int = 0,
 ) -> tuple[Float[Array, "*B L m"], Float[Array, "*B L m"]]:
     """Cosines and sines of position * f_m, by adding the angles of the position's bytes."""
-    cos_table, sin_table = byte_angles(scheme, head_dim, dtype)
+    cos_table, sin_table = byte_angles(scheme, head_dim, dtype, length)
     distance_from_zero = jnp.abs(positions)
     cos, sin = jnp.ones((), dtype), jnp.zeros((), dtype)
     for place in range(BYTES):
@@ -46,10 +105,10 @@ def angles(
 
 
 def byte_angles(
-    scheme: RoPE, head_dim: int, dtype: jnp.dtype
+    scheme: RoPE, head_dim: int, dtype: jnp.dtype, length: int
 ) -> tuple[Float[Array, "places 256 m"], Float[Array, "places 256 m"]]:
     """Cosines and sines [place, byte, m] of byte * 256**place * f_m."""
-    cos, sin = byte_tables(scheme.base, scheme.rotated(head_dim), jnp.dtype(dtype).name)
+    cos, sin = byte_tables(scheme.frequencies(head_dim, length), jnp.dtype(dtype).name)
     return jnp.asarray(cos), jnp.asarray(sin)
 
 

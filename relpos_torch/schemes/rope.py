@@ -8,13 +8,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from relpos.checks import check_length_seen
 from relpos.rotation import BYTES, byte_tables
-from relpos.schemes import RoPE
+from relpos.schemes import DynamicNTK, LongRoPE, RoPE
 from relpos_torch.constants import constant
 from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Lowered, Terms
 
-__all__ = ["angles", "byte_angles", "lower", "rotate"]
+__all__ = ["angles", "byte_angles", "call_lengths", "lower", "rotate", "seen_lengths", "turns"]
 
 
 def lower(
@@ -27,16 +28,68 @@ def lower(
 ) -> Lowered:
     """score = scale * <R(i) q, R(j) k>."""
     query, key = positions.tensors(q.device)
-    q = rotate(q, *angles(scheme, query, q.shape[-1], q.dtype), scheme.layout)
-    k = rotate(k, *angles(scheme, key, k.shape[-1], k.dtype), scheme.layout)
+    q = rotate(q, *turns(scheme, query, positions, q.shape[-1], q.dtype), scheme.layout)
+    k = rotate(k, *turns(scheme, key, positions, k.shape[-1], k.dtype), scheme.layout)
     return Lowered(q, k, Terms(scale))
 
 
+def turns(
+    scheme: RoPE,
+    at: Int[Tensor, "*B L"],
+    positions: Positions,
+    head_dim: int,
+    dtype: torch.dtype,
+) -> tuple[Float[Tensor, "*rows L m"], Float[Tensor, "*rows L m"]]:
+    """Cosines and sines at some of a call's positions, by the frequencies of its length."""
+    scaling = scheme.scaling
+    if isinstance(scaling, LongRoPE):
+        short = angles(scheme, at, head_dim, dtype)
+        long = angles(scheme, at, head_dim, dtype, scaling.original_length + 1)
+        is_long = (call_lengths(positions, at.device) > scaling.original_length)[..., None, None]
+        cos, sin = (torch.where(is_long, b, a) for a, b in zip(short, long, strict=True))
+    elif isinstance(scaling, DynamicNTK) and scaling.length is None:
+        lengths = check_length_seen(seen_lengths(positions))
+        if len(lengths) == 1:
+            cos, sin = angles(scheme, at, head_dim, dtype, lengths[0])
+        else:
+            rows = zip(at.expand(len(lengths), -1), lengths, strict=True)
+            by_row = [angles(scheme, row, head_dim, dtype, length) for row, length in rows]
+            cos, sin = (torch.stack(parts) for parts in zip(*by_row, strict=True))
+    else:
+        cos, sin = angles(scheme, at, head_dim, dtype)
+    if scaling is not None:
+        cos, sin = cos * scaling.magnitude, sin * scaling.magnitude
+    return cos, sin
+
+
+def call_lengths(positions: Positions, device: torch.device) -> Int[Tensor, "*B"]:
+    """The length of each row: its largest position + 1, over queries and keys."""
+    query, key = positions.tensors(device)
+    return torch.maximum(query.amax(-1), key.amax(-1)) + 1
+
+
+def seen_lengths(positions: Positions) -> list[int] | None:
+    """The length of each row, or of all as one; None where values cannot be seen."""
+    if positions.query is None or positions.key is None:
+        return [int(positions.Lk)]
+    if torch.compiler.is_compiling():
+        return None
+    lengths = call_lengths(positions, positions.query.device).reshape(-1)
+    try:
+        return [int(length) for length in lengths]
+    except RuntimeError:  # torch.func.vmap and the meta device refuse .item()
+        return None
+
+
 def angles(
-    scheme: RoPE, positions: Int[Tensor, "*B L"], head_dim: int, dtype: torch.dtype
+    scheme: RoPE,
+    positions: Int[Tensor, "*B L"],
+    head_dim: int,
+    dtype: torch.dtype,
+    length: int = 0,
 ) -> tuple[Float[Tensor, "*B L m"], Float[Tensor, "*B L m"]]:
     """Cosines and sines of position * f_m, by adding the angles of the position's bytes."""
-    tables = byte_angles(scheme, head_dim, dtype)
+    tables = byte_angles(scheme, head_dim, dtype, length)
     cos_table, sin_table = (table.to(positions.device) for table in tables)
     distance_from_zero = positions.abs()
     cos, sin = torch.ones((), dtype=dtype), torch.zeros((), dtype=dtype)
@@ -50,9 +103,12 @@ def angles(
 
 
 @constant
-def byte_angles(scheme: RoPE, head_dim: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def byte_angles(
+    scheme: RoPE, head_dim: int, dtype: torch.dtype, length: int
+) -> tuple[Tensor, Tensor]:
     """Cosines and sines [place, byte, m] of byte * 256**place * f_m."""
-    cos, sin = byte_tables(scheme.base, scheme.rotated(head_dim), str(dtype).removeprefix("torch."))
+    frequencies = scheme.frequencies(head_dim, length)
+    cos, sin = byte_tables(frequencies, str(dtype).removeprefix("torch."))
     return torch.tensor(cos), torch.tensor(sin)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from relpos.oracle.number import Leaf, Number, Tape
 from relpos.schemes import Scheme
 
@@ -24,6 +27,11 @@ class SchemeOracle(Generic[S]):
 
     def __init__(self, scheme: S, params: Mapping[str, Leaf], tape: Tape) -> None:
         self.scheme, self.params, self.tape = scheme, params, tape
+
+    def begin(
+        self, query_positions: NDArray[np.integer], key_positions: NDArray[np.integer]
+    ) -> None:
+        """Take note of all positions of a batch row, before any of its scores is asked for."""
 
     def score(self, h: int, q: Number, k: Number, i: int, j: int, scale: float) -> Number:
         """The score of query q at position i and key k at position j in head h."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from relpos.rotation import frequencies
 from relpos.schemes import RoPE
 from relpos.settings import AttentionSettings
 from relpos.weights.layout import Drop, Entry, Layout
@@ -29,13 +28,13 @@ def _frequencies_fault(array: Array, settings: AttentionSettings) -> str | None:
     """An `inv_freq` buffer must repeat the layer's own frequencies, to the precision it has."""
     if not isinstance(settings.scheme, RoPE):
         return f"rotary frequencies in a layer with {settings.scheme.name}"
-    own = frequencies(settings.scheme.base, settings.scheme.rotated(settings.width))
+    own = np.array(settings.scheme.frequencies(settings.width))
     # Buffers are often computed in float32 and stored in less; 1 / 128 is bfloat16's spacing.
     tolerance = 2.0**-7 if array.dtype.itemsize < 4 else 2.0**-18
     if array.shape != own.shape:
         return f"{list(array.shape)} frequencies for {list(own.shape)}"
     if not np.allclose(array.astype(np.float64), own, rtol=tolerance, atol=0.0):
-        return f"other frequencies than those of base {settings.scheme.base}"
+        return f"other frequencies than those of {settings.scheme}"
     return None
 
 
