@@ -441,7 +441,7 @@ class Llama3Scaling(RotaryScaling):
         >>> scheme = RoPE("half", base=500_000.0, scaling=Llama3Scaling(32.0))
         >>> plain = RoPE("half", base=500_000.0).frequencies(64)
         >>> [round(f / g, 3) for f, g in zip(scheme.frequencies(64), plain)][14:19]
-        [1.0, 0.583, 0.261, 0.048, 0.031]
+        [1.0, 0.606, 0.304, 0.103, 0.031]
     """
 
     name: ClassVar[str] = "Llama3Scaling"
