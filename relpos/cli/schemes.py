@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import textwrap
 from typing import Annotated
 
@@ -18,13 +17,14 @@ from relpos.schemes.catalogue import (
     blocks,
     example_of,
     explanation,
+    folded,
     meanings,
     own_arrays,
     references,
     summary,
 )
 
-__all__ = ["folded", "schemes"]
+__all__ = ["schemes"]
 
 #: From this width on the arrays have a column of their own.
 WIDE = 110
@@ -107,7 +107,8 @@ def _print_scheme(console: Console, scheme: type[Scheme], sizes: _Sizes) -> None
         if kind == "table":
             _print_names(console, block)
         elif kind == "formula":
-            console.print(Text(folded(block, console.width)), soft_wrap=True)
+            lines = textwrap.indent(folded(block, console.width - 2), "  ")
+            console.print(Text(lines), soft_wrap=True)
         else:
             console.print(Text(block))
         console.print()
@@ -150,33 +151,6 @@ def _print_names(console: Console, block: str) -> None:
     for row in rows:
         table.add_row(*map(Text, row))
     console.print(table)
-
-
-def folded(formula: str, width: int) -> str:
-    """A formula in lines of `width`: remarks move closer, the rest goes on right of its `=`.
-
-    Example:
-        >>> print(folded("score = q + k      for all i\\nout   = v", 22))
-          score = q + k   for
-                  all i
-          out   = v
-    """
-    lines = []
-    for line in formula.splitlines():
-        if len(line) + 2 > width:
-            line = re.sub(r"(?<=[^\s=]) {3,}(?=[^\s=:])", "   ", line)
-        sign = re.search(r"[=:] ", line)
-        hang = " " * (sign.end() if sign else len(line) - len(line.lstrip()) + 4)
-        lines += textwrap.wrap(
-            line,
-            width,
-            initial_indent="  ",
-            subsequent_indent="  " + hang,
-            drop_whitespace=True,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    return "\n".join(lines)
 
 
 def _arrays(scheme: type[Scheme], sizes: _Sizes) -> Text:

@@ -17,7 +17,17 @@ from relpos.schemes.base import Parameter, Scheme
 from relpos.schemes.no_position import NoPosition
 from relpos.settings import AttentionSettings
 
-__all__ = ["blocks", "example_of", "explanation", "meanings", "own_arrays", "references", "summary"]
+__all__ = [
+    "blocks",
+    "escaped",
+    "example_of",
+    "explanation",
+    "folded",
+    "meanings",
+    "own_arrays",
+    "references",
+    "summary",
+]
 
 #: Stands in for a whole number that has no default, so that shapes can be shown.
 EXAMPLE_NUMBER = 16
@@ -115,3 +125,40 @@ def blocks(text: str) -> list[tuple[Literal["prose", "formula", "table"], str]]:
         else:
             pieces.append(("prose", " ".join(block.split())))
     return pieces
+
+
+def folded(formula: str, width: int) -> str:
+    """A formula in lines of `width`: remarks move closer, the rest goes on right of its `=`.
+
+    Example:
+        >>> print(folded("score = q + k      for all i\\nout   = v", 22))
+        score = q + k   for
+                all i
+        out   = v
+    """
+    lines = []
+    for line in formula.splitlines():
+        if len(line) > width:
+            line = re.sub(r"(?<=[^\s=]) {3,}(?=[^\s=:])", "   ", line)
+        sign = re.search(r"[=:] ", line)
+        hang = " " * (sign.end() if sign else len(line) - len(line.lstrip()) + 4)
+        lines += textwrap.wrap(
+            line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
+        ) or [""]
+    return "\n".join(lines)
+
+
+def escaped(prose: str) -> str:
+    """Prose for Markdown: signs of formulas stand for themselves, except between backticks.
+
+    Example:
+        >>> escaped("`key_table` [N, d], added to <q, k>")
+        '`key_table` \\\\[N, d\\\\], added to &lt;q, k>'
+    """
+    pieces = re.split(r"(`[^`]*`)", prose)
+    return "".join(
+        piece
+        if piece.startswith("`")
+        else re.sub(r"([*\[\]])", r"\\\1", piece).replace("<", "&lt;")
+        for piece in pieces
+    )
