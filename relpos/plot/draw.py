@@ -63,8 +63,7 @@ def picture(pattern: Pattern, source: str, *, form: Literal["png", "svg"] = "png
     small_print = "\n".join(textwrap.wrap(_caption(pattern, source), int(14.5 * width)))
     lines = (title.count("\n"), small_print.count("\n"))
     head = _HEAD + 0.2 * lines[0] + 0.15 * lines[1]
-    # The same file from the same numbers, wherever and whenever.
-    with mpl.rc_context({"svg.hashsalt": "relpos", "font.size": 8.5, "axes.linewidth": 0.6}):
+    with mpl.rc_context({"font.size": 8.5, "axes.linewidth": 0.6}):
         figure = Figure(figsize=(width, head + sum(heights)), dpi=160, layout="constrained")
         top, *parts = figure.subfigures(
             len(heights) + 1, 1, squeeze=False, height_ratios=[head, *heights]
@@ -77,7 +76,7 @@ def picture(pattern: Pattern, source: str, *, form: Literal["png", "svg"] = "png
             _draw_values(parts[2], *values)
         file = io.BytesIO()
         if form == "svg":
-            FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})  # type: ignore[no-untyped-call]
+            FigureCanvasSVG(figure).print_svg(file)  # type: ignore[no-untyped-call]
         else:
             FigureCanvasAgg(figure).print_png(file)  # type: ignore[no-untyped-call]
     return file.getvalue()
