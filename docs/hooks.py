@@ -21,6 +21,7 @@ from relpos.schemes.catalogue import (
     example_of,
     explanation,
     folded,
+    nested,
     own_arrays,
     references,
     summary,
@@ -151,12 +152,7 @@ def scheme_page(scheme: type[Scheme], *, with_picture: bool) -> str:
             f"({scheme.name.lower()}.png){{ .pattern }}",
             f"Drawn by `relpos plot {scheme.name.lower()}`, here with {L} tokens.",
         ]
-    parts.append("## Formula")
-    for kind, block in blocks(explanation(scheme)):
-        if kind == "formula":
-            parts.append(f"```text\n{folded(block, WIDTH)}\n```")
-        else:
-            parts.append(escaped(block))
+    parts += ["## Formula", *_explained(explanation(scheme))]
     parts += [
         "## Settings",
         f"::: {scheme.__module__}.{scheme.__qualname__}\n"
@@ -164,7 +160,26 @@ def scheme_page(scheme: type[Scheme], *, with_picture: bool) -> str:
         f"      heading_level: 3\n"
         f'      filters: ["!^_", "!^({_SAID})$"]',
     ]
+    for setting, kinds in nested(scheme).items():
+        parts.append(f"## What `{setting}` may be")
+        for text in dict.fromkeys(map(explanation, kinds)):
+            parts += _explained(text)
+        parts += [
+            f"::: {kind.__module__}.{kind.__qualname__}\n"
+            f"    options:\n"
+            f"      heading_level: 3\n"
+            f"      members: []"
+            for kind in kinds
+        ]
     return "\n\n".join(parts) + "\n"
+
+
+def _explained(text: str) -> list[str]:
+    """A module's docstring as Markdown."""
+    return [
+        f"```text\n{folded(block, WIDTH)}\n```" if kind == "formula" else escaped(block)
+        for kind, block in blocks(text)
+    ]
 
 
 def pattern(scheme: Scheme) -> tuple[Pattern, str]:

@@ -14,7 +14,15 @@ from relpos.cli.convert import parse_scheme
 from relpos.errors import SettingError
 from relpos.parity.run import Request
 from relpos.schemes import SCHEMES, Scheme, find_scheme
-from relpos.schemes.catalogue import blocks, example_of, explanation, meanings, references, summary
+from relpos.schemes.catalogue import (
+    blocks,
+    example_of,
+    explanation,
+    meanings,
+    nested,
+    references,
+    summary,
+)
 
 each_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 
@@ -34,7 +42,7 @@ def test_a_scheme_states_its_facts_itself(scheme: type[Scheme]) -> None:
     # A subclass would otherwise inherit another paper's name.
     assert {"name", "paper", "url", "used_by", "extrapolates"} <= own.keys()
     assert re.fullmatch(r"\S.*, \d{4}", scheme.paper), "authors and year: 'Shaw et al., 2018'"
-    assert re.fullmatch(r"https://[^\s,)]+[^\s,).]", scheme.url)
+    assert re.fullmatch(r"https://[^\s,;)]+[^\s,;).]", scheme.url)
     assert scheme.url in (inspect.getdoc(scheme) or ""), "the docstring names the title beside it"
     assert isinstance(scheme.used_by, tuple)
     assert all(name.strip() == name != "" for name in scheme.used_by)
@@ -46,7 +54,8 @@ def test_a_scheme_states_its_facts_itself(scheme: type[Scheme]) -> None:
 def test_a_scheme_explains_itself_in_a_form_that_can_be_shown(scheme: type[Scheme]) -> None:
     assert summary(scheme).endswith(".")
     assert references(scheme)[0] == scheme.url
-    assert meanings(scheme).keys() >= {field.name for field in dataclasses.fields(scheme)}
+    for kind in (scheme, *(inner for kinds in nested(scheme).values() for inner in kinds)):
+        assert meanings(kind).keys() >= {field.name for field in dataclasses.fields(kind)}
     pieces = blocks(explanation(scheme))
     assert any(kind == "formula" and "score" in text for kind, text in pieces)
     for kind, text in pieces:

@@ -13,12 +13,14 @@ from rich.text import Text
 
 from relpos.errors import SettingError
 from relpos.schemes import SCHEMES, NoPosition, Scheme, find_scheme
+from relpos.schemes.base import Settings
 from relpos.schemes.catalogue import (
     blocks,
     example_of,
     explanation,
     folded,
     meanings,
+    nested,
     own_arrays,
     references,
     summary,
@@ -103,28 +105,17 @@ def _print_catalogue(console: Console, sizes: _Sizes) -> None:
 
 
 def _print_scheme(console: Console, scheme: type[Scheme], sizes: _Sizes) -> None:
-    for kind, block in blocks(explanation(scheme)):
-        if kind == "table":
-            _print_names(console, block)
-        elif kind == "formula":
-            lines = textwrap.indent(folded(block, console.width - 2), "  ")
-            console.print(Text(lines), soft_wrap=True)
-        else:
-            console.print(Text(block))
+    _print_explanation(console, explanation(scheme))
+    _print_settings(console, scheme)
+    for name, kinds in nested(scheme).items():
+        console.print(Text(f"What {name} may be", style="bold"))
         console.print()
-
-    settings = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    settings.add_column("setting", style="bold cyan", no_wrap=True)
-    settings.add_column("default", no_wrap=True)
-    settings.add_column("meaning")
-    texts = meanings(scheme)
-    for setting in dataclasses.fields(scheme):
-        required = setting.default is dataclasses.MISSING
-        default = Text("required", style="yellow") if required else Text(repr(setting.default))
-        settings.add_row(setting.name, default, Text(texts[setting.name]))
-    if settings.row_count:
-        console.print(settings)
-        console.print()
+        for text in dict.fromkeys(map(explanation, kinds)):
+            _print_explanation(console, text)
+        for kind in kinds:
+            console.print(Text(kind.name, style="bold cyan"))
+            console.print(Text(summary(kind)))
+            _print_settings(console, kind)
 
     facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     facts.add_column(style="bold cyan", no_wrap=True)
@@ -140,6 +131,34 @@ def _print_scheme(console: Console, scheme: type[Scheme], sizes: _Sizes) -> None
     for other in others:
         facts.add_row("see also", other)
     console.print(facts)
+
+
+def _print_explanation(console: Console, text: str) -> None:
+    """Print a module's docstring: prose wrapped, formulas folded, tables as tables."""
+    for kind, block in blocks(text):
+        if kind == "table":
+            _print_names(console, block)
+        elif kind == "formula":
+            lines = textwrap.indent(folded(block, console.width - 2), "  ")
+            console.print(Text(lines), soft_wrap=True)
+        else:
+            console.print(Text(block))
+        console.print()
+
+
+def _print_settings(console: Console, kind: type[Scheme | Settings]) -> None:
+    settings = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    settings.add_column("setting", style="bold cyan", no_wrap=True)
+    settings.add_column("default", no_wrap=True)
+    settings.add_column("meaning")
+    texts = meanings(kind)
+    for setting in dataclasses.fields(kind):
+        required = setting.default is dataclasses.MISSING
+        default = Text("required", style="yellow") if required else Text(repr(setting.default))
+        settings.add_row(setting.name, default, Text(texts[setting.name]))
+    if settings.row_count:
+        console.print(settings)
+    console.print()
 
 
 def _print_names(console: Console, block: str) -> None:

@@ -119,9 +119,13 @@ def pattern_of(
     if scheme.translation_invariant:
         shown = _spread(length, PIXELS)
         distances = _distances(scheme, length)
-        start = int(-distances[0])
-        by_distance, reads_content = asked.scores(np.array([start]), distances + start)
-        by_distance = by_distance[:, 0]
+        # The first token looks ahead and the last one back: no position lies outside the input.
+        past, future = distances[distances < 0], distances[distances >= 0]
+        last = length - 1
+        behind, reads_behind = asked.scores(np.array([last]), past + last)
+        ahead, reads_ahead = asked.scores(np.array([0]), future)
+        by_distance = np.concatenate([behind[:, 0], ahead[:, 0]], axis=1)
+        reads_content, start = reads_behind or reads_ahead, int(-distances[0])
         pairs = shown[None, :] - shown[:, None]
         inside = (pairs >= distances[0]) & (pairs <= distances[-1])
         scores = np.where(inside, by_distance[:, np.where(inside, pairs + start, 0)], np.nan)
@@ -181,11 +185,13 @@ class _Question:
     def scores(self, queries: Integers, keys: Integers) -> tuple[Floats, bool]:
         """What is added between these positions [H, Nq, Nk], and whether it reads the content."""
         query = queries[len(queries) // 2 :][:1]
-        near = keys[np.abs(keys - query) <= max(4, np.abs(keys - query).min())]
+        near = keys[np.argsort(np.abs(keys - query), kind="stable")[:9]]
         reads = not np.array_equal(self._ask(0, query, near), self._ask(1, query, near))
         return self._ask(0, queries, keys), reads
 
     def _ask(self, which: int, queries: Integers, keys: Integers) -> Floats:
+        if not len(keys):
+            return np.zeros((self.H, len(queries), 0))
         return np.stack(
             [
                 relative_scores(

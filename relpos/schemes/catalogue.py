@@ -13,7 +13,7 @@ import textwrap
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from relpos.errors import SettingError
-from relpos.schemes.base import Parameter, Scheme
+from relpos.schemes.base import Parameter, Scheme, Settings
 from relpos.schemes.no_position import NoPosition
 from relpos.settings import AttentionSettings
 
@@ -24,6 +24,7 @@ __all__ = [
     "explanation",
     "folded",
     "meanings",
+    "nested",
     "own_arrays",
     "references",
     "summary",
@@ -79,18 +80,39 @@ def own_arrays(
     return tuple(p for p in whole.parameters() if p.name not in projections)
 
 
-def summary(scheme: type[Scheme]) -> str:
+def summary(scheme: type[Scheme | Settings]) -> str:
     """The first sentence of its docstring."""
     return inspect.getdoc(scheme).partition("\n\n")[0].replace("\n", " ")  # type: ignore[union-attr]
 
 
+def nested(scheme: type[Scheme]) -> dict[str, list[type[Settings]]]:
+    """Setting -> the kinds of settings that may stand in it, for those that have settings inside.
+
+    Example:
+        >>> from relpos import RoPE
+        >>> nested(RoPE)["scaling"][0].name
+        'LinearScaling'
+    """
+    kinds = {
+        field.name: [
+            option
+            for option in get_args(get_type_hints(scheme)[field.name])
+            if isinstance(option, type) and issubclass(option, Settings)
+        ]
+        for field in dataclasses.fields(scheme)
+    }
+    return {name: found for name, found in kinds.items() if found}
+
+
 def references(scheme: type[Scheme]) -> list[str]:
-    """The addresses of its papers, the one that proposed it first."""
-    found = re.findall(r"https://[^\s,)]+[^\s,).]", inspect.getdoc(scheme) or "")
+    """The addresses of its papers, the one that proposed it first, those of inner settings last."""
+    inside = [kind for kinds in nested(scheme).values() for kind in kinds]
+    docs = (inspect.getdoc(kind) or "" for kind in (scheme, *inside))
+    found = re.findall(r"https://[^\s,;)]+[^\s,;).]", "\n".join(docs))
     return list(dict.fromkeys((scheme.url, *found)))
 
 
-def meanings(scheme: type[Scheme]) -> dict[str, str]:
+def meanings(scheme: type[Scheme | Settings]) -> dict[str, str]:
     """Setting -> its entry in the docstring's section `Attributes:`.
 
     Example:
@@ -109,7 +131,7 @@ def meanings(scheme: type[Scheme]) -> dict[str, str]:
     return found
 
 
-def explanation(scheme: type[Scheme]) -> str:
+def explanation(scheme: type[Scheme | Settings]) -> str:
     """The docstring of its module: formula, symbols in words, names used elsewhere."""
     return (sys.modules[scheme.__module__].__doc__ or "").strip()
 
@@ -136,14 +158,22 @@ def folded(formula: str, width: int) -> str:
                 all i
         out   = v
     """
-    lines = []
+    lines: list[str] = []
+    excess = max(0, max(map(len, formula.splitlines())) - width)
     for line in formula.splitlines():
-        if len(line) > width:
-            line = re.sub(r"(?<=[^\s=]) {3,}(?=[^\s=:])", "   ", line)
-        sign = re.search(r"[=:] ", line)
-        hang = " " * (sign.end() if sign else len(line) - len(line.lstrip()) + 4)
+        # Right of the first equals sign, or else right of a label in a column of its own.
+        start = re.match(r".*?(?<![<>])[=:] |\s*\S+ {2,}", line)
+        hang = start.end() if start else len(line) - len(line.lstrip()) + 4
+        # By as much in every line, so that what stands in a column stays in it.
+        line = line[:hang] + re.sub(
+            r"(?<=\S) {3,}", lambda gap: " " * max(3, len(gap[0]) - excess), line[hang:]
+        )
         lines += textwrap.wrap(
-            line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
+            line,
+            width,
+            subsequent_indent=" " * min(hang, width // 2),
+            break_long_words=False,
+            break_on_hyphens=False,
         ) or [""]
     return "\n".join(lines)
 
