@@ -20,6 +20,7 @@ from relpos.schemes import (
     Scheme,
     Shaw,
     Windowed,
+    XPos,
     YaRN,
 )
 from relpos.settings import AttentionSettings
@@ -46,5 +47,6 @@ __all__ = [
     "Shaw",
     "WeightsError",
     "Windowed",
+    "XPos",
     "YaRN",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from relpos.errors import DistanceError, SettingError, ShapeError
-from relpos.schemes import NoPosition, Parameter, Scheme
+from relpos.schemes import NoPosition, Parameter, Scheme, XPos
 
 __all__ = [
     "Sizes",
@@ -24,6 +24,7 @@ __all__ = [
     "check_position_range",
     "check_positions",
     "check_qkv",
+    "check_spread",
 ]
 
 Shape = tuple[int, ...]
@@ -184,6 +185,17 @@ def check_distances(scheme: Scheme, lowest: int, highest: int) -> None:
             f"{most} only",
             got=f"distance {beyond}",
             expected="shorter inputs, a larger table, or clip=True",
+        )
+
+
+def check_spread(scheme: XPos, lowest: int, highest: int) -> None:
+    """The positions of one batch row lie as near to one another as the decay can be computed."""
+    if highest - lowest > scheme.reach:
+        raise DistanceError(
+            f"{scheme.name} with scale_base={scheme.scale_base} and gamma={scheme.gamma} serves "
+            f"positions of one row up to {scheme.reach} apart",
+            got=f"positions {lowest} to {highest}",
+            expected="shorter inputs, evicted tokens, or a larger scale_base",
         )
 
 

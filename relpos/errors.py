@@ -41,7 +41,7 @@ class ShapeError(RelposError):
 
 
 class DistanceError(RelposError, IndexError):
-    """A distance lies beyond a table that may not clip."""
+    """A distance lies beyond a table that may not clip, or beyond what can be computed."""
 
 
 class WeightsError(RelposError):

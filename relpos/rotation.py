@@ -21,7 +21,7 @@ from decimal import Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BYTES", "PI", "byte_tables", "decimals", "frequencies", "geometric"]
+__all__ = ["BYTES", "PI", "byte_powers", "byte_tables", "decimals", "frequencies", "geometric"]
 
 #: A position has four bytes: enough for every int32.
 BYTES = 4
@@ -53,18 +53,36 @@ def byte_tables(
     Returns:
         Two read-only arrays [place, byte, m] of shape [4, 256, len(frequencies)].
     """
-    frequency = np.array(frequencies)
-    # The frequency in two parts of at most 27 bits each: every product with a byte (8 bits and a
-    # power of two) is exact, so the angles reach cos and sin without a rounding.
-    scaled = frequency * 134217729.0  # 2**27 + 1, Veltkamp's split
-    upper = scaled - (scaled - frequency)
-    lower = frequency - upper
-    place = 256.0 ** np.arange(BYTES)
-    position = place[:, None, None] * np.arange(256.0)[None, :, None]
-    cos_upper, sin_upper = np.cos(position * upper), np.sin(position * upper)
-    cos_lower, sin_lower = np.cos(position * lower), np.sin(position * lower)
+    upper, lower = _byte_products(frequencies)
+    cos_upper, sin_upper = np.cos(upper), np.sin(upper)
+    cos_lower, sin_lower = np.cos(lower), np.sin(lower)
     cos = (cos_upper * cos_lower - sin_upper * sin_lower).astype(dtype)
     sin = (sin_upper * cos_lower + cos_upper * sin_lower).astype(dtype)
     cos.setflags(write=False)
     sin.setflags(write=False)
     return cos, sin
+
+
+@functools.lru_cache(maxsize=64)
+def byte_powers(rates: tuple[float, ...], dtype: str) -> NDArray[np.floating]:
+    """exp(byte * 256**place * rate_m) for rates <= 0, rounded once to `dtype`.
+
+    Returns:
+        A read-only array [place, byte, m] of shape [4, 256, len(rates)].
+    """
+    upper, lower = _byte_products(rates)
+    powers = (np.exp(upper) * np.exp(lower)).astype(dtype)
+    powers.setflags(write=False)
+    return powers
+
+
+def _byte_products(numbers: tuple[float, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """byte * 256**place * number [place, byte, m] without a rounding, as sums of two parts."""
+    number = np.array(numbers)
+    # Two parts of at most 27 bits each: every product with a byte (8 bits and a power of two) is
+    # exact.
+    scaled = number * 134217729.0  # 2**27 + 1, Veltkamp's split
+    upper = scaled - (scaled - number)
+    place = 256.0 ** np.arange(BYTES)
+    position = place[:, None, None] * np.arange(256.0)[None, :, None]
+    return position * upper, position * (number - upper)

@@ -283,7 +283,7 @@ def _(n: np.ndarray, per_side: int, max_distance: int) -> np.ndarray:
     return np.where(n < exact, n, exact + np.maximum(np.floor(low), 0).astype(int))
 
 
-# Faults in RoPE.
+# Faults in rotations.
 
 
 @_mutation("the other pairs of rotary channels", "schemes.rope.rotate", ("RoPE",), "cross")
@@ -328,6 +328,11 @@ def _(fw: _Framework, angles: Callable[..., Any]) -> Callable[..., Any]:
         return fw.cast(fw.xp.cos(angle), dtype), fw.cast(fw.xp.sin(angle), dtype)
 
     return wrong
+
+
+@_mutation("grown with the distance", "schemes.xpos.decay", ("XPos",), "cross")
+def _(fw: _Framework, decay: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: 1 / decay(*arguments)
 
 
 # Faults in the kernel: heads, values, masks, softmax.

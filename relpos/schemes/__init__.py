@@ -19,6 +19,7 @@ from relpos.schemes.rope_scaling import (
 from relpos.schemes.shaw import Shaw
 from relpos.schemes.t5 import T5
 from relpos.schemes.windowed import Windowed
+from relpos.schemes.xpos import XPos
 
 __all__ = [
     "SCHEMES",
@@ -35,6 +36,7 @@ __all__ = [
     "Scheme",
     "Shaw",
     "Windowed",
+    "XPos",
     "YaRN",
     "find_scheme",
     "scheme_from_dict",
@@ -42,7 +44,7 @@ __all__ = [
 
 #: Every scheme by its name.
 SCHEMES: dict[str, type[Scheme]] = {
-    scheme.name: scheme for scheme in (NoPosition, Shaw, Windowed, T5, RoPE)
+    scheme.name: scheme for scheme in (NoPosition, Shaw, Windowed, T5, RoPE, XPos)
 }
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from relpos.checks import check_length_seen
 from relpos.rotation import BYTES, byte_tables
-from relpos.schemes import DynamicNTK, LongRoPE, RoPE
+from relpos.schemes import DynamicNTK, LongRoPE, RoPE, XPos
 from relpos_jax.kernels.positions import Positions
 from relpos_jax.kernels.terms import Lowered, Terms
 
@@ -86,7 +86,7 @@ def seen_lengths(positions: Positions) -> list[int] | None:
 
 
 def angles(
-    scheme: RoPE,
+    scheme: RoPE | XPos,
     positions: Int[Array, "*B L"],
     head_dim: int,
     dtype: jnp.dtype,
@@ -105,7 +105,7 @@ def angles(
 
 
 def byte_angles(
-    scheme: RoPE, head_dim: int, dtype: jnp.dtype, length: int
+    scheme: RoPE | XPos, head_dim: int, dtype: jnp.dtype, length: int
 ) -> tuple[Float[Array, "places 256 m"], Float[Array, "places 256 m"]]:
     """Cosines and sines [place, byte, m] of byte * 256**place * f_m."""
     cos, sin = byte_tables(scheme.frequencies(head_dim, length), jnp.dtype(dtype).name)

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from relpos.schemes import T5, NoPosition, RoPE, Scheme, Shaw, Windowed
+from relpos.schemes import T5, NoPosition, RoPE, Scheme, Shaw, Windowed, XPos
 from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Lowered
-from relpos_torch.schemes import no_position, rope, shaw, t5, windowed
+from relpos_torch.schemes import no_position, rope, shaw, t5, windowed, xpos
 
 __all__ = ["lower"]
 
@@ -20,6 +20,7 @@ _LOWERINGS: dict[type[Scheme], Any] = {
     Windowed: windowed.lower,
     T5: t5.lower,
     RoPE: rope.lower,
+    XPos: xpos.lower,
 }
 
 

@@ -12,7 +12,8 @@ from relpos.oracle.schemes.rope import RoPEOracle
 from relpos.oracle.schemes.shaw import ShawOracle
 from relpos.oracle.schemes.t5 import T5Oracle
 from relpos.oracle.schemes.windowed import WindowedOracle
-from relpos.schemes import T5, NoPosition, RoPE, Scheme, Shaw, Windowed
+from relpos.oracle.schemes.xpos import XPosOracle
+from relpos.schemes import T5, NoPosition, RoPE, Scheme, Shaw, Windowed, XPos
 
 __all__ = ["SchemeOracle", "scheme_oracle"]
 
@@ -22,6 +23,7 @@ _ORACLES: dict[type[Scheme], type[SchemeOracle[Any]]] = {
     Windowed: WindowedOracle,
     T5: T5Oracle,
     RoPE: RoPEOracle,
+    XPos: XPosOracle,
 }
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from relpos.errors import SettingError
-from relpos.parity.roster.row import Row, Wrong
+import numpy as np
+
+from relpos.errors import DistanceError, SettingError
+from relpos.parity.roster.row import Row, Wrong, replaced
 from relpos.schemes import (
     DynamicNTK,
     LinearScaling,
@@ -13,6 +15,7 @@ from relpos.schemes import (
     LongRoPE,
     NTKScaling,
     RoPE,
+    XPos,
     YaRN,
 )
 
@@ -223,4 +226,36 @@ ROWS = (
             ),
         ),
     ),
+    Row(
+        "XPos half",
+        XPos("half", base=100.0, scale_base=16.0),
+        d=10,
+        wrong=(
+            Wrong(
+                "scale-base",
+                SettingError,
+                "XPos.scale_base sets the decay",
+                settings=lambda: XPos("half", scale_base=0.0),
+            ),
+            Wrong(
+                "gamma",
+                SettingError,
+                "XPos.gamma sets the decay",
+                settings=lambda: XPos("half", gamma=float("inf")),
+            ),
+            Wrong(
+                "odd",
+                SettingError,
+                "XPos.rotary_dim must hold whole pairs",
+                settings=lambda: XPos("half", rotary_dim=3),
+            ),
+            Wrong(
+                "spread",
+                DistanceError,
+                "serves positions of one row up to 1133 apart",
+                change=replaced("query_positions", np.array([0, 1, 2, 3, 1134], np.int32)),
+            ),
+        ),
+    ),
+    Row("XPos interleaved partial", XPos("interleaved", 6, 100.0, scale_base=8.0, gamma=0.7)),
 )
