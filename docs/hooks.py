@@ -26,6 +26,8 @@ from relpos.schemes.catalogue import (
     references,
     summary,
 )
+from relpos.weights import LAYOUTS
+from relpos.weights.reading import OPTIONS
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -35,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 #: Sizes of the layers that the pages show: model width, heads, tokens.
 D, H, L = 128, 4, 96
 #: Characters of a line of code that a page shows without scrolling.
-WIDTH = 88
+WIDTH = 84
 #: Members that the facts on the page say already.
 _SAID = "name|paper|url|used_by|extrapolates|causal_only|dense_only|translation_invariant"
 
@@ -63,13 +65,24 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **rest: Any) -> str:
-    """Put a directive for each public name where a page says `::: every name of PACKAGE`."""
+    """Put what there is where a page says `::: every layout` or `::: every name of PACKAGE`."""
+    markdown = re.sub(r"^::: every layout$", lambda _: layouts(), markdown, flags=re.MULTILINE)
     return re.sub(
         r"^::: every name of (\S+)$",
         lambda found: "\n\n".join(f"::: {name}" for name in public_names(found[1])),
         markdown,
         flags=re.MULTILINE,
     )
+
+
+def layouts() -> str:
+    """The namings of checkpoints that are known, as a table."""
+    rows = [
+        f"| `{layout.name}` | {escaped(layout.description)} | "
+        f"{', '.join(f'`{OPTIONS.get(argument, argument)}`' for argument in layout.arguments)} |"
+        for layout in LAYOUTS.values()
+    ]
+    return "\n".join(["| layout | whose naming | what must be said |", "|---|---|---|", *rows])
 
 
 def public_names(package: str) -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 
 from parity_tests.project.tree import ROOT
 from relpos.schemes import SCHEMES, NoPosition, Scheme, Shaw
+from relpos.weights import LAYOUTS
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -122,3 +123,8 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
     names = {path.stem for path in (tmp_path / "schemes").glob("*.html")}
     assert names == {"index", *(name.lower() for name in SCHEMES)}
     assert (tmp_path / "schemes" / "shaw.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_layout_of_weights_is_listed() -> None:
+    page = hooks.on_page_markdown((DOCS / "api" / "weights.md").read_text())
+    assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == list(LAYOUTS)

@@ -59,7 +59,7 @@ def picture(pattern: Pattern, source: str, *, form: Literal["png", "svg"] = "png
     if values is not None:
         value_rows = -(-len(values[1]) // _columns(len(values[1])))
         heights.append(value_rows * 1.6 + 0.75)
-    title = "\n".join(textwrap.wrap(f"What {_brief(pattern)} adds", int(10.5 * width)))
+    title = "\n".join(textwrap.wrap(f"What {_brief(pattern.scheme)} adds", int(10.5 * width)))
     small_print = "\n".join(textwrap.wrap(_caption(pattern, source), int(14.5 * width)))
     lines = (title.count("\n"), small_print.count("\n"))
     head = _HEAD + 0.2 * lines[0] + 0.15 * lines[1]
@@ -82,14 +82,16 @@ def picture(pattern: Pattern, source: str, *, form: Literal["png", "svg"] = "png
     return file.getvalue()
 
 
-def _brief(pattern: Pattern) -> str:
-    """The scheme with the settings that are not its defaults."""
+def _brief(settings: Any) -> str:
+    """A scheme, or settings inside it, with what is not its default."""
+    if not dataclasses.is_dataclass(settings):
+        return repr(settings)
     given = [
-        f"{field.name}={value!r}"
-        for field in dataclasses.fields(pattern.scheme)
-        if (value := getattr(pattern.scheme, field.name)) != field.default
+        f"{field.name}={_brief(value)}"
+        for field in dataclasses.fields(settings)
+        if (value := getattr(settings, field.name)) != field.default
     ]
-    return f"{pattern.scheme.name}({', '.join(given)})" if given else pattern.scheme.name
+    return type(settings).__name__ + (f"({', '.join(given)})" if given else "")
 
 
 def _caption(pattern: Pattern, source: str) -> str:
