@@ -175,6 +175,10 @@ def scheme_page(scheme: type[Scheme], *, with_picture: bool) -> str:
     ]
     for setting, kinds in nested(scheme).items():
         parts.append(f"## What `{setting}` may be")
+        owner = next(other for other in SCHEMES.values() if kinds in nested(other).values())
+        if owner is not scheme:
+            parts.append(f"The same as in [{owner.name}]({owner.name.lower()}.md).")
+            continue
         for text in dict.fromkeys(map(explanation, kinds)):
             parts += _explained(text)
         parts += [
