@@ -86,7 +86,7 @@ def layouts() -> str:
 
 
 def public_names(package: str) -> list[str]:
-    """The classes and functions that a package exports, by the modules that define them.
+    """The classes and functions that a package exports, by its modules that define them.
 
     Read off its imports: the documentation is built without the frameworks.
     """
@@ -95,6 +95,7 @@ def public_names(package: str) -> list[str]:
         f"{statement.module}.{alias.name}"
         for statement in ast.parse(file.read_text("utf-8")).body
         if isinstance(statement, ast.ImportFrom)
+        and f"{statement.module}.".startswith(f"{package}.")
         for alias in statement.names
         # What is written in capitals is a table, which its module explains.
         if not alias.name.isupper()

@@ -128,3 +128,13 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
 def test_every_layout_of_weights_is_listed() -> None:
     page = hooks.on_page_markdown((DOCS / "api" / "weights.md").read_text())
     assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == list(LAYOUTS)
+
+
+def test_nothing_is_explained_on_two_pages() -> None:
+    """Such a name has no address of its own, which mkdocs refuses."""
+    texts = [hooks.on_page_markdown(page.read_text()) for page in PAGES]
+    texts += [hooks.scheme_page(scheme, with_picture=True) for scheme in SCHEMES.values()]
+    names = re.findall(r"^::: (\S+)$", "\n".join(texts), re.MULTILINE)
+    doubled = {name for name in names if names.count(name) > 1}
+    inside = {name for name in names for other in names if name.startswith(f"{other}.")}
+    assert doubled | inside == set()
