@@ -17,10 +17,12 @@ __all__ = [
     "check_distances",
     "check_dropout",
     "check_dtypes",
+    "check_features",
     "check_input",
     "check_length_seen",
     "check_mask",
     "check_params",
+    "check_position_limits",
     "check_position_range",
     "check_positions",
     "check_qkv",
@@ -170,6 +172,42 @@ def check_params(table: tuple[Parameter, ...], given: Mapping[str, Shape], float
             "params hold exactly the scheme's parameters",
             got={name: list(shape) for name, shape in given.items()},
             expected={name: list(shape) for name, shape in expected.items()},
+        )
+
+
+def check_features(
+    scheme: Scheme, given: tuple[Shape | None, Shape | None], sizes: Sizes, order: str
+) -> None:
+    """What a scheme reads of each token is given exactly where it asks for it, in the axes of q."""
+    for name, shape, projection, L in (
+        ("query_features", given[0], scheme.query_projection, sizes.Lq),
+        ("key_features", given[1], scheme.key_projection, sizes.Lk),
+    ):
+        letters = {"B": sizes.B, "H": sizes.H, "L": L}
+        if projection is None:
+            expected = None
+        else:
+            letters["d"] = projection.width
+            expected = tuple(letters[letter] for letter in order)
+        if shape != expected:
+            raise ShapeError(
+                f"{name} are what {scheme.name} reads of each token and head, "
+                f"axes [{', '.join(order.replace('d', 'e'))}]",
+                got="none" if shape is None else list(shape),
+                expected="none" if expected is None else list(expected),
+            )
+
+
+def check_position_limits(scheme: Scheme, lowest: int, highest: int) -> None:
+    """A position beyond a grid is an error, never another cell."""
+    if scheme.position_limits is None:
+        return
+    least, most = scheme.position_limits
+    if lowest < least or highest > most:
+        raise DistanceError(
+            f"{scheme.name} has the positions from {least} to {most} only",
+            got=f"position {lowest if lowest < least else highest}",
+            expected="fewer tokens, or a larger grid",
         )
 
 

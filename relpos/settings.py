@@ -90,6 +90,8 @@ class AttentionSettings:
             expected="a finite number other than 0, or None for the scheme's own",
         )
         self.scheme.check_head_dim(self.width)
+        self.scheme.check_layer(self.embed_dim, self.num_heads)
+        self.parameters()  # a projection may refuse the width
 
     @property
     def width(self) -> int:
@@ -110,9 +112,10 @@ class AttentionSettings:
         """The layer's learned arrays, in order, with the neutral names and shapes.
 
         `query.kernel` [D, H, d], `key.kernel` and `value.kernel` [D, G, d], `out.kernel` [H, d, D],
-        their biases if `bias`, then the scheme's own. Kernels are Glorot uniform, biases zero. A
-        scheme that does not scale by 1 / sqrt(d) has that factor in its fresh query kernel, so that
-        the scores of every fresh layer have the same spread.
+        their biases if `bias`, then those of the scheme's projections and its own, but for the ones
+        that are tied. Kernels are Glorot uniform, biases zero. A scheme that does not scale by
+        1 / sqrt(d) has that factor in its fresh query kernel, so that the scores of every fresh
+        layer have the same spread.
         """
         table: list[Parameter] = []
         inner = {"query": self.num_heads, "key": self.kv_heads, "value": self.kv_heads}
@@ -133,7 +136,11 @@ class AttentionSettings:
         table.append(Parameter("out.kernel", axes, shape, init))
         if self.bias:
             table.append(Parameter("out.bias", ("embed",), (self.embed_dim,), zeros()))
-        return (*table, *self.scheme.parameters(self.num_heads, self.width))
+        for projection in (self.scheme.query_projection, self.scheme.key_projection):
+            if projection is not None:
+                table += projection.parameters(self.embed_dim, self.num_heads)
+        own = self.scheme.parameters(self.num_heads, self.width)
+        return (*table, *(parameter for parameter in own if parameter.tied is None))
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain JSON types."""

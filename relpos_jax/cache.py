@@ -25,17 +25,19 @@ class Appended(NamedTuple):
         query_positions: Positions of the new tokens [B, L].
         key_positions: Positions of all slots [B, C].
         mask: Which slots hold a token, for which new tokens are real [B, 1, L, C].
+        filled: Which slots hold a token [B, C].
     """
 
     cache: KVCache
     query_positions: Int[Array, "B L"]
     key_positions: Int[Array, "B C"]
     mask: Bool[Array, "B 1 L C"]
+    filled: Bool[Array, "B C"]
 
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=["key", "value", "positions", "length", "next_position"],
+    data_fields=["key", "value", "positions", "length", "next_position", "features"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class KVCache:
         positions: Position of the token in each slot [B, C].
         length: Filled slots of each row [B].
         next_position: Position that the row's next token gets [B].
+        features: What the scheme reads of each key's token [B, C, H, e]; None for most schemes.
     """
 
     # Any: JAX also rebuilds the record around placeholders that are no arrays.
@@ -59,6 +62,7 @@ class KVCache:
     positions: Any
     length: Any
     next_position: Any
+    features: Any = None
 
     @classmethod
     def empty(
@@ -69,8 +73,13 @@ class KVCache:
         head_dim: int,
         *,
         dtype: DTypeLike = jnp.float32,
+        features: tuple[int, int] | None = None,
     ) -> KVCache:
-        """A cache of `capacity` slots per row without any token."""
+        """A cache of `capacity` slots per row without any token.
+
+        `features` are heads and width of what the scheme reads of each key's token, if anything.
+        """
+        stored = None if features is None else jnp.zeros((batch, capacity, *features), dtype)
         shape = (batch, capacity, kv_heads, head_dim)
         return cls(
             key=jnp.zeros(shape, dtype),
@@ -78,6 +87,7 @@ class KVCache:
             positions=jnp.zeros((batch, capacity), jnp.int32),
             length=jnp.zeros(batch, jnp.int32),
             next_position=jnp.zeros(batch, jnp.int32),
+            features=stored,
         )
 
     def append(
@@ -85,6 +95,7 @@ class KVCache:
         key: Float[Array, "B L G d"],
         value: Float[Array, "B L G d"],
         lengths: Int[Array, " rows"] | None = None,
+        features: Float[Array, "B L H e"] | None = None,
     ) -> Appended:
         """Add new tokens at the end of each row.
 
@@ -93,6 +104,7 @@ class KVCache:
             value: Their values.
             lengths: How many of the L tokens of each row are real (the first ones); None means all.
                 The others are neither stored nor counted, and attend to nothing.
+            features: What the scheme reads of their tokens, if the cache stores that.
 
         Returns:
             The new cache, positions and mask.
@@ -116,7 +128,10 @@ class KVCache:
                 got=list(value.shape),
                 expected=list(key.shape),
             )
-        for name, new, old in (("keys", key, self.key), ("values", value, self.value)):
+        stored = [("keys", key, self.key), ("values", value, self.value)]
+        if features is not None and self.features is not None:
+            stored.append(("features", features, self.features))
+        for name, new, old in stored:
             if new.dtype != old.dtype and new.dtype.itemsize >= old.dtype.itemsize:
                 raise ShapeError(
                     f"new {name} must fit the dtype of the cache",
@@ -157,6 +172,9 @@ class KVCache:
         cache = KVCache(
             key=write(self.key, key),
             value=write(self.value, value),
+            features=None
+            if features is None or self.features is None
+            else write(self.features, features),
             positions=jnp.where(new, placed, self.positions),
             length=self.length + lengths,
             next_position=self.next_position + lengths,
@@ -170,6 +188,7 @@ class KVCache:
             query_positions=jnp.where(real, new_positions, last),
             key_positions=jnp.where(filled, cache.positions, last),
             mask=(real[:, :, None] & filled[:, None, :])[:, None],
+            filled=filled,
         )
 
     def sizes(self, q: Float[Array, "B L H d"]) -> Sizes:
@@ -193,6 +212,7 @@ class KVCache:
             self,
             key=kept(self.key),
             value=kept(self.value),
+            features=None if self.features is None else kept(self.features),
             positions=kept(self.positions),
             length=jnp.maximum(self.length - count, 0),
         )

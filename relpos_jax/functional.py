@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from relpos.checks import check_dropout, check_dtypes, check_params, check_qkv
+from relpos.checks import (
+    check_dropout,
+    check_dtypes,
+    check_features,
+    check_params,
+    check_qkv,
+)
 from relpos.schemes import Scheme
 from relpos_jax import schemes
 from relpos_jax.kernels import KERNELS, choose_kernel
 from relpos_jax.kernels.dense import position_scores
 from relpos_jax.kernels.masks import attention_mask
 from relpos_jax.kernels.positions import Positions
+from relpos_jax.kernels.terms import apply
 
 __all__ = ["attention", "relative_scores"]
 
@@ -30,6 +37,8 @@ def attention(
     causal: bool = False,
     query_positions: Int[Array, "*Bq Lq"] | None = None,
     key_positions: Int[Array, "*Bk Lk"] | None = None,
+    query_features: Float[Array, "B Lq H e"] | None = None,
+    key_features: Float[Array, "B Lk H f"] | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
     dropout_key: Array | None = None,
@@ -54,6 +63,8 @@ def attention(
             queries are aligned to the END of the keys.
         query_positions: Whole positions [Lq] or [B, Lq]; the default is Lk - Lq .. Lk - 1.
         key_positions: Whole positions [Lk] or [B, Lk]; the default is 0 .. Lk - 1.
+        query_features: What some schemes read of each query's token: `scheme.query_projection`.
+        key_features: What some schemes read of each key's token: `scheme.key_projection`.
         scale: The factor on <q, k>; None takes `scheme.scale(d)`.
         dropout: Probability of dropping an attention weight.
         dropout_key: The random key that dropped weights are drawn with; None drops nothing.
@@ -84,17 +95,21 @@ def attention(
     real = all(jnp.issubdtype(a.dtype, jnp.floating) for a in params.values())
     shapes = {name: array.shape for name, array in params.items()}
     check_params(scheme.parameters(sizes.H, sizes.d), shapes, real)
+    check_features(scheme, (_shape(query_features), _shape(key_features)), sizes, "BLHd")
     positions = Positions.of(query_positions, key_positions, sizes, causal)
     allowed = attention_mask(mask, positions, sizes)
     factor = scheme.scale(sizes.d) if scale is None else scale
     check_dropout(dropout)
     kernel = KERNELS[choose_kernel(implementation)]
-    q, k, wide_v, params = _working_precision(q, k, v, params)
-    lowered = schemes.lower(scheme, params, q, k, positions, factor)
+    widen = _working_precision(q)
+    wide = {name: widen(array) for name, array in params.items()}
+    features = (None if f is None else widen(f) for f in (query_features, key_features))
+    call = schemes.Call(widen(q), widen(k), positions, factor, *features)
+    lowered = schemes.lower(scheme, wide, call)
     out = kernel(
         lowered.q,
         lowered.k,
-        wide_v,
+        widen(v),
         lowered.terms,
         mask=allowed,
         positions=positions,
@@ -112,6 +127,8 @@ def relative_scores(
     *,
     query_positions: Int[Array, " Lq"] | None = None,
     key_positions: Int[Array, " Lk"] | None = None,
+    query_features: Float[Array, "Lq e"] | None = None,
+    key_features: Float[Array, "Lk f"] | None = None,
     scale: float | None = None,
 ) -> Float[Array, "Lq Lk"]:
     """The position part of one head's scores: all that a scheme adds to scale * <q, k>.
@@ -125,6 +142,8 @@ def relative_scores(
         params: One head's parameters: as the scheme's table, without the heads axis.
         query_positions: Whole positions; the default is Lk - Lq .. Lk - 1.
         key_positions: Whole positions; the default is 0 .. Lk - 1.
+        query_features: What some schemes read of each query's token: `scheme.query_projection`.
+        key_features: What some schemes read of each key's token: `scheme.key_projection`.
         scale: The factor on <q, k>; None takes `scheme.scale(d)`.
 
     Returns:
@@ -145,6 +164,7 @@ def relative_scores(
     """
     q, k = q[None, :, None], k[None, :, None]
     params = {} if params is None else {name: table[None] for name, table in params.items()}
+    features = [None if f is None else f[None, :, None] for f in (query_features, key_features)]
     sizes = check_qkv(q.shape, k.shape, k.shape, "BLHd")
     floating = jnp.issubdtype(q.dtype, jnp.floating)
     check_dtypes(str(q.dtype), str(k.dtype), str(k.dtype), floating)
@@ -152,31 +172,33 @@ def relative_scores(
     real = all(jnp.issubdtype(a.dtype, jnp.floating) for a in params.values())
     shapes = {name: array.shape for name, array in params.items()}
     check_params(scheme.parameters(1, sizes.d), shapes, real)
+    check_features(scheme, (_shape(features[0]), _shape(features[1])), sizes, "BLHd")
     positions = Positions.of(query_positions, key_positions, sizes, causal=False)
     factor = scheme.scale(sizes.d) if scale is None else scale
-    q, k, _, params = _working_precision(q, k, k, params)
-    lowered = schemes.lower(scheme, params, q, k, positions, factor)
-    scores = jnp.zeros((sizes.Lq, sizes.Lk), q.dtype)
-    if lowered.q is not q:
-        scores = factor * (lowered.q[0, :, 0] @ lowered.k[0, :, 0].T - q[0, :, 0] @ k[0, :, 0].T)
-    features = lowered.terms.query_features
-    one_head = lowered.terms.one_head(
-        None if features is None else features[0, :, 0],
-        {name: values[0] for name, values in lowered.terms.tables.items()},
-    )
+    widen = _working_precision(q)
+    wide = {name: widen(table) for name, table in params.items()}
+    read = (None if f is None else widen(f) for f in features)
+    call = schemes.Call(widen(q), widen(k), positions, factor, *read)
+    lowered = schemes.lower(scheme, wide, call)
+    scores = jnp.zeros((sizes.Lq, sizes.Lk), call.q.dtype)
+    if lowered.q is not call.q or lowered.k is not call.k:
+        content, plain = (side.q[0, :, 0] @ side.k[0, :, 0].T for side in (lowered, call))
+        scores = factor * (content - plain)
+    one_head = apply(lowered.terms, lambda a: a[0, :, 0], lambda a: a[0])
     one_row = jax.tree.map(lambda array: array[0], positions)
     added = position_scores(one_head, one_row)
     return scores if added is None else scores + added
 
 
-def _working_precision(
-    q: Array, k: Array, v: Array, params: Mapping[str, Array]
-) -> tuple[Array, Array, Array, dict[str, Array]]:
-    """The operands in the precision of scores, softmax and sums.
+def _shape(array: Array | None) -> tuple[int, ...] | None:
+    return None if array is None else array.shape
+
+
+def _working_precision(q: Array) -> Callable[[Array], Array]:
+    """What widens operands to the precision of scores, softmax and sums.
 
     That is float32 for half-precision inputs. Each operand is widened once, whatever number of
     terms read it, so that its gradient is summed before it is rounded.
     """
     dtype = jnp.float32 if q.dtype.itemsize < 4 else q.dtype
-    wide = {name: array.astype(dtype) for name, array in params.items()}
-    return q.astype(dtype), k.astype(dtype), v.astype(dtype), wide
+    return lambda operand: operand.astype(dtype)

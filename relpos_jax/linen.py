@@ -10,11 +10,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from relpos.checks import check_call, check_input, check_mask
 from relpos.schemes import Parameter, Scheme
+from relpos.schemes.base import Projection
 from relpos.settings import AttentionSettings
 from relpos_jax.cache import KVCache
 from relpos_jax.functional import attention
 from relpos_jax.initialise import initializer
 from relpos_jax.kernels import choose_kernel
+from relpos_jax.projection import heads_first, read
 
 __all__ = ["RelativeAttention"]
 
@@ -126,7 +128,15 @@ class RelativeAttention(nn.Module):
         if dtype is None:
             dtype = self.param_dtype if self.dtype is None else self.dtype
         settings = self.settings
-        return KVCache.empty(batch, capacity, settings.kv_heads, settings.width, dtype=dtype)
+        read = settings.scheme.key_projection
+        return KVCache.empty(
+            batch,
+            capacity,
+            settings.kv_heads,
+            settings.width,
+            dtype=dtype,
+            features=None if read is None else (settings.num_heads, read.width),
+        )
 
     @nn.compact
     def __call__(
@@ -196,21 +206,25 @@ class RelativeAttention(nn.Module):
         q = projection("query", settings.num_heads)(x)
         k = projection("key", settings.kv_heads)(source)
         v = projection("value", settings.kv_heads)(source)
+        query_features = self._read(settings.scheme.query_projection, x)
+        key_features = self._read(settings.scheme.key_projection, source)
         if key_value is None:
             key_positions = positions
         if cache is not None:
-            cache, positions, key_positions, filled = cache.append(k, v, lengths)
+            appended = cache.append(k, v, lengths, key_features)
+            cache, positions, key_positions = appended[:3]
             if mask is not None:
                 check_mask(mask.shape, str(mask.dtype), cache.sizes(q))
-                filled = mask & filled
-            mask = filled
+                mask = mask & appended.mask
+            else:
+                mask = appended.mask
             k, v = cache.key.astype(q.dtype), cache.value.astype(q.dtype)
-        params = {
-            parameter.name: self.param(
-                parameter.name, _boxed(parameter), parameter.shape, self.param_dtype
-            )
-            for parameter in settings.scheme.parameters(settings.num_heads, settings.width)
-        }
+            if cache.features is not None and settings.scheme.key_projection is not None:
+                empty = settings.scheme.key_projection.empty
+                filled = appended.filled[:, :, None, None]
+                key_features = jnp.where(filled, cache.features.astype(q.dtype), empty)
+        scheme_parameters = settings.scheme.parameters(settings.num_heads, settings.width)
+        params = {parameter.name: self._parameter_of(parameter) for parameter in scheme_parameters}
         drops = settings.dropout > 0.0 and not deterministic
         attended = attention(
             q,
@@ -222,6 +236,8 @@ class RelativeAttention(nn.Module):
             causal=settings.causal,
             query_positions=positions,
             key_positions=key_positions,
+            query_features=query_features,
+            key_features=key_features,
             scale=settings.scale,
             dropout=settings.dropout,
             dropout_key=self.make_rng("dropout") if drops else None,
@@ -229,6 +245,26 @@ class RelativeAttention(nn.Module):
         )
         out = projection("out", settings.num_heads)(attended)
         return out if cache is None else (out, cache)
+
+    def _read(
+        self, projection: Projection | None, x: Float[Array, "B L D"]
+    ) -> Float[Array, "B L H e"] | None:
+        if projection is None:
+            return None
+        table = projection.parameters(self.embed_dim, self.num_heads)
+        kernel, *bias = (self._parameter_of(parameter) for parameter in table)
+        return read(projection, x, kernel, bias[0] if bias else None, self.num_heads, self.dtype)
+
+    def _parameter_of(self, parameter: Parameter) -> Array:
+        if parameter.tied is None:
+            own: Array = self.param(
+                parameter.name, _boxed(parameter), parameter.shape, self.param_dtype
+            )
+            return own
+        name, _, part = parameter.tied.partition(".")
+        if part == "bias" and not self.bias:
+            return jnp.zeros(parameter.shape, self.param_dtype)
+        return heads_first(nn.unbox(self.variables["params"][name])[part], self.num_heads)
 
 
 def _boxed(parameter: Parameter) -> nn.initializers.Initializer:

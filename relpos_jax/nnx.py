@@ -11,13 +11,17 @@ from jaxtyping import Array, Bool, Float, Int
 
 from relpos.checks import check_call, check_input, check_mask
 from relpos.schemes import Parameter, Scheme
+from relpos.schemes.base import Projection
 from relpos.settings import AttentionSettings
 from relpos_jax.cache import KVCache
 from relpos_jax.functional import attention
 from relpos_jax.initialise import initializer
 from relpos_jax.kernels import choose_kernel
+from relpos_jax.projection import heads_first, read
 
 __all__ = ["RelativeAttention"]
+
+_PROJECTIONS = ("query", "key", "value", "out")
 
 
 class RelativeAttention(nnx.Module):
@@ -102,7 +106,11 @@ class RelativeAttention(nnx.Module):
         self.key = projection("key", self.settings.kv_heads)
         self.value = projection("value", self.settings.kv_heads)
         self.out = projection("out", num_heads)
-        for parameter in scheme.parameters(num_heads, width):
+        # What the projections above do not hold: those of the scheme, and its tables.
+        held = {f"{name}.{part}" for name in _PROJECTIONS for part in ("kernel", "bias")}
+        for parameter in table.values():
+            if parameter.name in held:
+                continue
             value = initializer(parameter.init)(rngs.params(), parameter.shape, param_dtype)
             setattr(self, parameter.name, nnx.Param(value, **_axes(parameter)))
         self.rngs = rngs.dropout.fork() if dropout > 0.0 else None
@@ -142,7 +150,15 @@ class RelativeAttention(nnx.Module):
         if dtype is None:
             dtype = self.param_dtype if self.dtype is None else self.dtype
         settings = self.settings
-        return KVCache.empty(batch, capacity, settings.kv_heads, settings.width, dtype=dtype)
+        read = settings.scheme.key_projection
+        return KVCache.empty(
+            batch,
+            capacity,
+            settings.kv_heads,
+            settings.width,
+            dtype=dtype,
+            features=None if read is None else (settings.num_heads, read.width),
+        )
 
     def __call__(
         self,
@@ -195,26 +211,36 @@ class RelativeAttention(nnx.Module):
         )
         source = x if key_value is None else key_value
         q, k, v = self.query(x), self.key(source), self.value(source)
+        query_features = self._read(settings.scheme.query_projection, x)
+        key_features = self._read(settings.scheme.key_projection, source)
         if key_value is None:
             key_positions = positions
         if cache is not None:
-            cache, positions, key_positions, filled = cache.append(k, v, lengths)
+            appended = cache.append(k, v, lengths, key_features)
+            cache, positions, key_positions = appended[:3]
             if mask is not None:
                 check_mask(mask.shape, str(mask.dtype), cache.sizes(q))
-                filled = mask & filled
-            mask = filled
+                mask = mask & appended.mask
+            else:
+                mask = appended.mask
             k, v = cache.key.astype(q.dtype), cache.value.astype(q.dtype)
+            if cache.features is not None and settings.scheme.key_projection is not None:
+                empty = settings.scheme.key_projection.empty
+                filled = appended.filled[:, :, None, None]
+                key_features = jnp.where(filled, cache.features.astype(q.dtype), empty)
         tables = settings.scheme.parameters(settings.num_heads, settings.width)
         attended = attention(
             q,
             k,
             v,
             settings.scheme,
-            {table.name: getattr(self, table.name)[...] for table in tables},
+            {table.name: self._parameter_of(table) for table in tables},
             mask=mask,
             causal=settings.causal,
             query_positions=positions,
             key_positions=key_positions,
+            query_features=query_features,
+            key_features=key_features,
             scale=settings.scale,
             dropout=settings.dropout,
             dropout_key=None if deterministic or self.rngs is None else self.rngs(),
@@ -222,6 +248,24 @@ class RelativeAttention(nnx.Module):
         )
         out = self.out(attended)
         return out if cache is None else (out, cache)
+
+    def _read(
+        self, projection: Projection | None, x: Float[Array, "B L D"]
+    ) -> Float[Array, "B L H e"] | None:
+        if projection is None:
+            return None
+        kernel = getattr(self, f"{projection.name}_kernel")[...]
+        bias = getattr(self, f"{projection.name}_bias")[...] if projection.bias else None
+        return read(projection, x, kernel, bias, self.settings.num_heads, self.dtype)
+
+    def _parameter_of(self, parameter: Parameter) -> Array:
+        if parameter.tied is None:
+            own: Array = getattr(self, parameter.name)[...]
+            return own
+        name, _, part = parameter.tied.partition(".")
+        if part == "bias" and not self.settings.bias:
+            return jnp.zeros(parameter.shape, self.param_dtype)
+        return heads_first(getattr(getattr(self, name), part)[...], self.settings.num_heads)
 
 
 def _axes(parameter: Parameter) -> dict[str, Any]:

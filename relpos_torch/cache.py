@@ -23,12 +23,14 @@ class Appended(NamedTuple):
         query_positions: Positions of the new tokens [B, L].
         key_positions: Positions of all slots [B, C].
         mask: Which slots hold a token, for which new tokens are real [B, 1, L, C].
+        filled: Which slots hold a token [B, C].
     """
 
     cache: KVCache
     query_positions: Int[Tensor, "B L"]
     key_positions: Int[Tensor, "B C"]
     mask: Bool[Tensor, "B 1 L C"]
+    filled: Bool[Tensor, "B C"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class KVCache:
         positions: Position of the token in each slot [B, C].
         length: Filled slots of each row [B].
         next_position: Position that the row's next token gets [B].
+        features: What the scheme reads of each key's token [B, H, C, e]; None for most schemes.
     """
 
     key: Float[Tensor, "B G C d"]
@@ -51,6 +54,7 @@ class KVCache:
     positions: Int[Tensor, "B C"]
     length: Int[Tensor, " B"]
     next_position: Int[Tensor, " B"]
+    features: Float[Tensor, "B H C e"] | None = None
 
     @classmethod
     def empty(
@@ -62,8 +66,16 @@ class KVCache:
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        features: tuple[int, int] | None = None,
     ) -> KVCache:
-        """A cache of `capacity` slots per row without any token."""
+        """A cache of `capacity` slots per row without any token.
+
+        `features` are heads and width of what the scheme reads of each key's token, if anything.
+        """
+        stored = None
+        if features is not None:
+            heads, width = features
+            stored = torch.zeros(batch, heads, capacity, width, device=device, dtype=dtype)
         shape = (batch, kv_heads, capacity, head_dim)
         return cls(
             key=torch.zeros(shape, device=device, dtype=dtype),
@@ -71,6 +83,7 @@ class KVCache:
             positions=torch.zeros(batch, capacity, device=device, dtype=torch.long),
             length=torch.zeros(batch, device=device, dtype=torch.long),
             next_position=torch.zeros(batch, device=device, dtype=torch.long),
+            features=stored,
         )
 
     def append(
@@ -78,6 +91,7 @@ class KVCache:
         key: Float[Tensor, "B G L d"],
         value: Float[Tensor, "B G L d"],
         lengths: Int[Tensor, " rows"] | None = None,
+        features: Float[Tensor, "B H L e"] | None = None,
     ) -> Appended:
         """Add new tokens at the end of each row.
 
@@ -86,6 +100,7 @@ class KVCache:
             value: Their values.
             lengths: How many of the L tokens of each row are real (the first ones); None means all.
                 The others are neither stored nor counted, and attend to nothing.
+            features: What the scheme reads of their tokens, if the cache stores that.
 
         Returns:
             The new cache, positions and mask.
@@ -109,7 +124,10 @@ class KVCache:
                 got=list(value.shape),
                 expected=list(key.shape),
             )
-        for name, new, old in (("keys", key, self.key), ("values", value, self.value)):
+        stored = [("keys", key, self.key), ("values", value, self.value)]
+        if features is not None and self.features is not None:
+            stored.append(("features", features, self.features))
+        for name, new, old in stored:
             if new.dtype != old.dtype and new.dtype.itemsize >= old.dtype.itemsize:
                 raise ShapeError(
                     f"new {name} must fit the dtype of the cache",
@@ -149,6 +167,9 @@ class KVCache:
         cache = KVCache(
             key=write(self.key, key),
             value=write(self.value, value),
+            features=None
+            if features is None or self.features is None
+            else write(self.features, features),
             positions=torch.where(new, new_positions.gather(1, index), self.positions),
             length=self.length + lengths,
             next_position=self.next_position + lengths,
@@ -162,6 +183,7 @@ class KVCache:
             query_positions=torch.where(real, new_positions, last),
             key_positions=torch.where(filled, cache.positions, last),
             mask=(real[:, :, None] & filled[:, None, :])[:, None],
+            filled=filled,
         )
 
     def sizes(self, q: Float[Tensor, "B H L d"]) -> Sizes:
@@ -185,6 +207,7 @@ class KVCache:
             self,
             key=kept(self.key, 2),
             value=kept(self.value, 2),
+            features=None if self.features is None else kept(self.features, 2),
             positions=kept(self.positions, 1),
             length=(self.length - count).clamp(min=0),
         )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from relpos.checks import check_dropout, check_dtypes, check_params, check_qkv
+from relpos.checks import (
+    check_dropout,
+    check_dtypes,
+    check_features,
+    check_params,
+    check_qkv,
+)
 from relpos.schemes import Scheme
 from relpos_torch import schemes
 from relpos_torch.kernels import KERNELS, choose_kernel
@@ -31,6 +37,8 @@ def attention(
     causal: bool = False,
     query_positions: Int[Tensor, "*Bq Lq"] | None = None,
     key_positions: Int[Tensor, "*Bk Lk"] | None = None,
+    query_features: Float[Tensor, "B H Lq e"] | None = None,
+    key_features: Float[Tensor, "B H Lk f"] | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
     implementation: str = "auto",
@@ -54,6 +62,8 @@ def attention(
             queries are aligned to the END of the keys.
         query_positions: Whole positions [Lq] or [B, Lq]; the default is Lk - Lq .. Lk - 1.
         key_positions: Whole positions [Lk] or [B, Lk]; the default is 0 .. Lk - 1.
+        query_features: What some schemes read of each query's token: `scheme.query_projection`.
+        key_features: What some schemes read of each key's token: `scheme.key_projection`.
         scale: The factor on <q, k>; None takes `scheme.scale(d)`.
         dropout: Probability of dropping an attention weight, drawn from torch's global generator.
         implementation: The kernel: "auto" or "dense".
@@ -81,17 +91,21 @@ def attention(
     real = all(t.is_floating_point() for t in params.values())
     shapes = {name: tuple(tensor.shape) for name, tensor in params.items()}
     check_params(scheme.parameters(sizes.H, sizes.d), shapes, real)
+    check_features(scheme, (_shape(query_features), _shape(key_features)), sizes, "BHLd")
     positions = Positions.of(query_positions, key_positions, sizes, causal)
     allowed = attention_mask(mask, positions, sizes, q.device)
     factor = scheme.scale(sizes.d) if scale is None else scale
     check_dropout(dropout)
     kernel = KERNELS[choose_kernel(implementation)]
-    with _working_precision(q, k, v, params) as (q, k, wide_v, params):
-        lowered = schemes.lower(scheme, params, q, k, positions, factor)
+    with _working_precision(q) as widen:
+        wide = {name: widen(tensor) for name, tensor in params.items()}
+        features = (None if f is None else widen(f) for f in (query_features, key_features))
+        call = schemes.Call(widen(q), widen(k), positions, factor, *features)
+        lowered = schemes.lower(scheme, wide, call)
         out = kernel(
             lowered.q,
             lowered.k,
-            wide_v,
+            widen(v),
             lowered.terms,
             mask=allowed,
             positions=positions,
@@ -108,6 +122,8 @@ def relative_scores(
     *,
     query_positions: Int[Tensor, " Lq"] | None = None,
     key_positions: Int[Tensor, " Lk"] | None = None,
+    query_features: Float[Tensor, "Lq e"] | None = None,
+    key_features: Float[Tensor, "Lk f"] | None = None,
     scale: float | None = None,
 ) -> Float[Tensor, "Lq Lk"]:
     """The position part of one head's scores: all that a scheme adds to scale * <q, k>.
@@ -121,6 +137,8 @@ def relative_scores(
         params: One head's parameters: as the scheme's table, without the heads axis.
         query_positions: Whole positions; the default is Lk - Lq .. Lk - 1.
         key_positions: Whole positions; the default is 0 .. Lk - 1.
+        query_features: What some schemes read of each query's token: `scheme.query_projection`.
+        key_features: What some schemes read of each key's token: `scheme.key_projection`.
         scale: The factor on <q, k>; None takes `scheme.scale(d)`.
 
     Returns:
@@ -141,35 +159,40 @@ def relative_scores(
     """
     q, k = q[None, None], k[None, None]
     params = {} if params is None else {name: table[None] for name, table in params.items()}
+    features = [None if f is None else f[None, None] for f in (query_features, key_features)]
     sizes = check_qkv(tuple(q.shape), tuple(k.shape), tuple(k.shape), "BHLd")
     check_dtypes(str(q.dtype), str(k.dtype), str(k.dtype), q.is_floating_point())
     scheme.check_head_dim(sizes.d)
     real = all(t.is_floating_point() for t in params.values())
     shapes = {name: tuple(tensor.shape) for name, tensor in params.items()}
     check_params(scheme.parameters(1, sizes.d), shapes, real)
+    check_features(scheme, (_shape(features[0]), _shape(features[1])), sizes, "BHLd")
     positions = Positions.of(query_positions, key_positions, sizes, causal=False)
     factor = scheme.scale(sizes.d) if scale is None else scale
-    with _working_precision(q, k, k, params) as (q, k, _, params):
-        lowered = schemes.lower(scheme, params, q, k, positions, factor)
-        scores = q.new_zeros(1, 1, sizes.Lq, sizes.Lk)
-        if lowered.q is not q:
-            scores = factor * (lowered.q @ lowered.k.mT - q @ k.mT)
-        added = position_scores(lowered.terms, positions)
+    with _working_precision(q) as widen:
+        wide = {name: widen(table) for name, table in params.items()}
+        read = (None if f is None else widen(f) for f in features)
+        call = schemes.Call(widen(q), widen(k), positions, factor, *read)
+        lowered = schemes.lower(scheme, wide, call)
+        scores = call.q.new_zeros(1, 1, sizes.Lq, sizes.Lk)
+        if lowered.q is not call.q or lowered.k is not call.k:
+            scores = factor * (lowered.q @ lowered.k.mT - call.q @ call.k.mT)
+        added = position_scores(lowered.terms, positions, q.device)
         return (scores if added is None else scores + added)[0, 0]
 
 
+def _shape(tensor: Tensor | None) -> tuple[int, ...] | None:
+    return None if tensor is None else tuple(tensor.shape)
+
+
 @contextmanager
-def _working_precision(
-    q: Tensor, k: Tensor, v: Tensor, params: Mapping[str, Tensor]
-) -> Iterator[tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]]:
-    """The operands in the precision of scores, softmax and sums, with autocast off.
+def _working_precision(q: Tensor) -> Iterator[Callable[[Tensor], Tensor]]:
+    """What widens operands to the precision of scores, softmax and sums, with autocast off.
 
     That is float32 for half-precision inputs. Each operand is widened once, whatever number of
     terms read it, so that its gradient is summed before it is rounded.
     """
     dtype = torch.float32 if q.dtype.itemsize < 4 else q.dtype
     device = q.device.type
-    quiet = torch.autocast(device, enabled=False) if device != "meta" else nullcontext()
-    with quiet:
-        wide = {name: tensor.to(dtype) for name, tensor in params.items()}
-        yield q.to(dtype), k.to(dtype), v.to(dtype), wide
+    with torch.autocast(device, enabled=False) if device != "meta" else nullcontext():
+        yield lambda operand: operand.to(dtype)

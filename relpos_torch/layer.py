@@ -10,14 +10,18 @@ from torch import Tensor, nn
 
 from relpos.checks import check_call, check_input, check_mask
 from relpos.errors import ShapeError
-from relpos.schemes import Scheme
+from relpos.schemes import Parameter, Scheme
+from relpos.schemes.base import Projection
 from relpos.settings import AttentionSettings
 from relpos_torch.cache import KVCache
 from relpos_torch.functional import attention
 from relpos_torch.initialise import initializer
 from relpos_torch.kernels import choose_kernel
+from relpos_torch.projection import heads_first, read
 
 __all__ = ["RelativeAttention"]
+
+_PROJECTIONS = ("query", "key", "value", "out")
 
 
 class RelativeAttention(nn.Module):
@@ -83,8 +87,12 @@ class RelativeAttention(nn.Module):
         self.key = nn.Linear(embed_dim, kv_inner, bias, device, dtype)
         self.value = nn.Linear(embed_dim, kv_inner, bias, device, dtype)
         self.out = nn.Linear(inner, embed_dim, bias, device, dtype)
-        self._tables = scheme.parameters(num_heads, self.settings.width)
-        for table in self._tables:
+        self._scheme_parameters = scheme.parameters(num_heads, self.settings.width)
+        # What the projections above do not hold: those of the scheme, and its tables.
+        held = {f"{name}.{part}" for name in _PROJECTIONS for part in ("kernel", "bias")}
+        for table in self.settings.parameters():
+            if table.name in held:
+                continue
             empty = torch.empty(table.shape, device=device, dtype=dtype)
             self.register_parameter(table.name, nn.Parameter(empty))
         self.reset_parameters()
@@ -128,6 +136,7 @@ class RelativeAttention(nn.Module):
         """
         weight = self.key.weight
         settings = self.settings
+        read = settings.scheme.key_projection
         return KVCache.empty(
             batch,
             capacity,
@@ -135,6 +144,7 @@ class RelativeAttention(nn.Module):
             settings.width,
             device=weight.device,
             dtype=weight.dtype if dtype is None else dtype,
+            features=None if read is None else (settings.num_heads, read.width),
         )
 
     @overload
@@ -210,25 +220,35 @@ class RelativeAttention(nn.Module):
         q = self._split(self.query(x), settings.num_heads)
         k = self._split(self.key(source), settings.kv_heads)
         v = self._split(self.value(source), settings.kv_heads)
+        query_features = self._read(settings.scheme.query_projection, x)
+        key_features = self._read(settings.scheme.key_projection, source)
         if key_value is None:
             key_positions = positions
         if cache is not None:
-            cache, positions, key_positions, filled = cache.append(k, v, lengths)
+            appended = cache.append(k, v, lengths, key_features)
+            cache, positions, key_positions = appended[:3]
             if mask is not None:
                 check_mask(tuple(mask.shape), str(mask.dtype), cache.sizes(q))
-                filled = mask & filled
-            mask = filled
+                mask = mask & appended.mask
+            else:
+                mask = appended.mask
             k, v = cache.key.to(q.dtype), cache.value.to(q.dtype)
+            if cache.features is not None and settings.scheme.key_projection is not None:
+                empty = ~appended.filled[:, None, :, None]
+                key_features = cache.features.to(q.dtype)
+                key_features = key_features.masked_fill(empty, settings.scheme.key_projection.empty)
         attended = attention(
             q,
             k,
             v,
             settings.scheme,
-            {table.name: self.get_parameter(table.name) for table in self._tables},
+            {p.name: self._parameter_of(p) for p in self._scheme_parameters},
             mask=mask,
             causal=settings.causal,
             query_positions=positions,
             key_positions=key_positions,
+            query_features=query_features,
+            key_features=key_features,
             scale=settings.scale,
             dropout=settings.dropout if self.training else 0.0,
             implementation=self.implementation,
@@ -247,6 +267,25 @@ class RelativeAttention(nn.Module):
                 got=x.dtype,
                 expected=self.query.weight.dtype,
             )
+
+    def _read(
+        self, projection: Projection | None, x: Float[Tensor, "B L D"]
+    ) -> Float[Tensor, "B H L e"] | None:
+        if projection is None:
+            return None
+        kernel = self.get_parameter(f"{projection.name}_kernel")
+        bias = self.get_parameter(f"{projection.name}_bias") if projection.bias else None
+        return read(projection, x, kernel, bias, self.settings.num_heads)
+
+    def _parameter_of(self, parameter: Parameter) -> Tensor:
+        if parameter.tied is None:
+            return self.get_parameter(parameter.name)
+        name, _, part = parameter.tied.partition(".")
+        linear = self.query if name == "query" else self.key
+        if part == "bias" and not self.settings.bias:
+            return linear.weight.new_zeros(parameter.shape)
+        own = linear.weight if part == "kernel" else linear.bias
+        return heads_first(own, self.settings.width, self.settings.num_heads)
 
     def _split(self, projected: Float[Tensor, "B L inner"], heads: int) -> Float[Tensor, "B H L d"]:
         return projected.unflatten(-1, (heads, self.settings.width)).transpose(1, 2)

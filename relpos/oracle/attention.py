@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpos.oracle.number import Array, Estimate, Leaf, Number, Precision, Tape, softmax_mean
-from relpos.oracle.schemes import scheme_oracle
+from relpos.oracle.schemes import Token, scheme_oracle
 from relpos.schemes import Scheme
 
 __all__ = [
@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 Mask = NDArray[np.bool_]
+#: Numbers by batch row, head and token.
+Numbers = Mapping[tuple[int, int, int], Number]
 Positions = NDArray[np.integer]
 
 
@@ -54,9 +56,9 @@ class Result:
 def param_leaves(
     scheme: Scheme, params: Mapping[str, Array], tape: Tape, *, num_heads: int, head_dim: int
 ) -> dict[str, Leaf]:
-    """The scheme's parameters as leaves: vectors along `head_dim`, scalars otherwise."""
+    """The scheme's parameters as leaves, each entry of the rank that its axes say."""
     return {
-        p.name: Leaf(tape, params[p.name], rank=1 if p.axes[-1] == "head_dim" else 0)
+        p.name: Leaf(tape, params[p.name], rank=p.rank)
         for p in scheme.parameters(num_heads, head_dim)
     }
 
@@ -65,9 +67,11 @@ def attend(
     tape: Tape,
     scheme: Scheme,
     params: Mapping[str, Leaf],
-    q: Mapping[tuple[int, int, int], Number],
-    k: Mapping[tuple[int, int, int], Number],
-    v: Mapping[tuple[int, int, int], Number],
+    q: Numbers,
+    k: Numbers,
+    v: Numbers,
+    query_features: Numbers | None,
+    key_features: Numbers | None,
     allowed: Mask,
     query_positions: Positions,
     key_positions: Positions,
@@ -82,6 +86,8 @@ def attend(
         q: Queries by (b, h, i).
         k: Keys by (b, h, j), one for every query head.
         v: Values by (b, h, j), one for every query head.
+        query_features: What the scheme reads of each query's token, by (b, h, i).
+        key_features: What the scheme reads of each key's token, by (b, h, j).
         allowed: Who may attend to whom [B, H, Lq, Lk].
         query_positions: [B, Lq].
         key_positions: [B, Lk].
@@ -95,16 +101,21 @@ def attend(
         oracle.begin(query_positions[b], key_positions[b])
         for h in range(H):
             for i in range(Lq):
-                keys = [j for j in range(Lk) if allowed[b, h, i, j]]
-                if not keys:
+                if not allowed[b, h, i].any():
                     continue
-                at = int(query_positions[b, i])
-                scores, values = [], []
-                for j in keys:
-                    other = int(key_positions[b, j])
-                    scores.append(oracle.score(h, q[b, h, i], k[b, h, j], at, other, scale))
-                    values.append(oracle.value(h, v[b, h, j], at, other))
-                    distances.add(other - at)
+                features = None if query_features is None else query_features[b, h, i]
+                query = Token(q[b, h, i], int(query_positions[b, i]), features)
+                keys = []
+                for j in range(Lk):
+                    features = None if key_features is None else key_features[b, h, j]
+                    at, may = int(key_positions[b, j]), bool(allowed[b, h, i, j])
+                    keys.append(Token(k[b, h, j], at, features, may))
+                scores = oracle.scores(h, query, keys, scale)
+                values = []
+                for j, key in enumerate(keys):
+                    if key.allowed:
+                        values.append(oracle.value(h, v[b, h, j], query, key))
+                        distances.add(key.position - query.position)
                 outputs[b, h, i] = softmax_mean(tape, scores, values)
     return outputs, distances
 
@@ -152,6 +163,8 @@ def attention(
     causal: bool = False,
     query_positions: Positions | None = None,
     key_positions: Positions | None = None,
+    query_features: Array | None = None,
+    key_features: Array | None = None,
     scale: float | None = None,
     cotangent: Array | None = None,
     precision: Precision | None = None,
@@ -168,12 +181,15 @@ def attention(
         causal: Keys at later positions may not be attended to.
         query_positions: [Lq] or [B, Lq].
         key_positions: [Lk] or [B, Lk].
+        query_features: [B, H, Lq, e], for schemes that read them.
+        key_features: [B, H, Lk, e], for schemes that read them.
         scale: The factor on <q, k>; None takes the scheme's own.
         cotangent: [B, H, Lq, d]; if given, gradients of sum(cotangent * output) are returned.
         precision: Working precision of the budgets; float64 if None.
 
     Returns:
-        Output [B, H, Lq, d], gradients of `q`, `k`, `v` and every parameter, distances and rows.
+        Output [B, H, Lq, d], gradients of `q`, `k`, `v`, the features and every parameter,
+        distances and rows.
 
     Example:
         >>> from relpos import NoPosition
@@ -185,6 +201,8 @@ def attention(
     G, Lk = k.shape[1], k.shape[2]
     tape = Tape(precision or Precision.of("float64"))
     leaves = {"q": Leaf(tape, q), "k": Leaf(tape, k), "v": Leaf(tape, v)}
+    features = {"query_features": query_features, "key_features": key_features}
+    leaves |= {name: Leaf(tape, given) for name, given in features.items() if given is not None}
     tables = param_leaves(scheme, params, tape, num_heads=H, head_dim=d)
     at, others = default_positions(B, Lq, Lk, query_positions, key_positions)
     allowed = allowed_pairs((B, H, Lq, Lk), mask, causal, at, others)
@@ -198,6 +216,8 @@ def attention(
         queries,
         keys,
         values,
+        _by_token(leaves.get("query_features")),
+        _by_token(leaves.get("key_features")),
         allowed,
         at,
         others,
@@ -215,6 +235,13 @@ def attention(
     return Result(Estimate(value, budget), gradients, frozenset(distances), rows)
 
 
+def _by_token(features: Leaf | None) -> Numbers | None:
+    if features is None:
+        return None
+    B, H, L, _ = features.shape
+    return {(b, h, i): features[b, h, i] for b, h, i in np.ndindex(B, H, L)}
+
+
 def relative_scores(
     scheme: Scheme,
     params: Mapping[str, Array],
@@ -223,6 +250,8 @@ def relative_scores(
     *,
     query_positions: Positions | None = None,
     key_positions: Positions | None = None,
+    query_features: Array | None = None,
+    key_features: Array | None = None,
     scale: float | None = None,
     cotangent: Array | None = None,
     precision: Precision | None = None,
@@ -236,16 +265,21 @@ def relative_scores(
         k: Keys [Lk, d].
         query_positions: [Lq].
         key_positions: [Lk].
+        query_features: [Lq, e], for schemes that read them.
+        key_features: [Lk, e], for schemes that read them.
         scale: The factor on <q, k>; None takes the scheme's own.
         cotangent: [Lq, Lk]; if given, gradients of sum(cotangent * output) are returned.
         precision: Working precision of the budgets; float64 if None.
 
     Returns:
-        Scores [Lq, Lk], gradients of `q`, `k` and every parameter, distances and rows.
+        Scores [Lq, Lk], gradients of `q`, `k`, the features and every parameter, distances and
+        rows.
     """
     (Lq, d), Lk = q.shape, len(k)
     tape = Tape(precision or Precision.of("float64"))
     leaves = {"q": Leaf(tape, q), "k": Leaf(tape, k)}
+    features = {"query_features": query_features, "key_features": key_features}
+    leaves |= {name: Leaf(tape, given) for name, given in features.items() if given is not None}
     with_head = {name: array[None] for name, array in params.items()}
     tables = param_leaves(scheme, with_head, tape, num_heads=1, head_dim=d)
     at, others = default_positions(1, Lq, Lk, query_positions, key_positions)
@@ -254,10 +288,15 @@ def relative_scores(
     factor = scheme.scale(d) if scale is None else scale
     value, budget = np.zeros((Lq, Lk)), np.zeros((Lq, Lk))
     outputs: dict[tuple[int, int], Number] = {}
+
+    def token(side: str, n: int, position: int) -> Token:
+        read = leaves.get("query_features" if side == "q" else "key_features")
+        return Token(leaves[side][(n,)], position, None if read is None else read[(n,)])
+
+    keys = [token("k", j, int(others[0, j])) for j in range(Lk)]
     for i in range(Lq):
-        for j in range(Lk):
-            position, other = int(at[0, i]), int(others[0, j])
-            added = oracle.added(0, leaves["q"][(i,)], leaves["k"][(j,)], position, other, factor)
+        query = token("q", i, int(at[0, i]))
+        for j, added in enumerate(oracle.relative(0, query, keys, factor)):
             if added is not None:
                 outputs[i, j] = added
                 estimate = added.estimate()

@@ -45,6 +45,8 @@ class Inputs:
         mask: Boolean, broadcastable to [B, H, Lq, Lk], or None.
         query_positions: Whole numbers [Lq] or [B, Lq], or None.
         key_positions: Whole numbers [Lk] or [B, Lk], or None.
+        features: What the scheme reads of each token [B, H, L, e]: `query_features`,
+            `key_features`, both or none.
     """
 
     q: NDArray[Any]
@@ -55,6 +57,12 @@ class Inputs:
     mask: NDArray[np.bool_] | None = None
     query_positions: NDArray[np.int32] | None = None
     key_positions: NDArray[np.int32] | None = None
+    features: dict[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def tokens(self) -> dict[str, NDArray[Any]]:
+        """Everything that has an entry per token, and a gradient."""
+        return {"q": self.q, "k": self.k, "v": self.v, **self.features}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +101,7 @@ class HeadInputs:
         cotangent: [H, Lq, Lk].
         query_positions: Whole numbers [Lq], or None.
         key_positions: Whole numbers [Lk], or None.
+        features: What the scheme reads of each token [H, L, e].
     """
 
     q: NDArray[Any]
@@ -101,6 +110,12 @@ class HeadInputs:
     cotangent: NDArray[Any]
     query_positions: NDArray[np.int32] | None = None
     key_positions: NDArray[np.int32] | None = None
+    features: dict[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def tokens(self) -> dict[str, NDArray[Any]]:
+        """Everything that has an entry per token, and a gradient."""
+        return {"q": self.q, "k": self.k, **self.features}
 
 
 @dataclass(frozen=True)
@@ -154,6 +169,14 @@ class Case:
             mask=self._mask(),
             query_positions=query_positions,
             key_positions=key_positions,
+            features={
+                name: draw(name, (self.B, self.H, L, projection.width))
+                for name, projection, L in (
+                    ("query_features", self.scheme.query_projection, self.Lq),
+                    ("key_features", self.scheme.key_projection, self.Lk),
+                )
+                if projection is not None
+            },
         )
 
     def head_inputs(self, dtype: str) -> HeadInputs:
@@ -174,6 +197,7 @@ class Case:
             cotangent=draw("cotangent", (self.H, self.Lq, self.Lk)),
             query_positions=at,
             key_positions=others,
+            features={name: array[-1] for name, array in inputs.features.items()},
         )
 
     def layer_inputs(self, dtype: str) -> LayerInputs:
@@ -240,8 +264,11 @@ class Case:
             return None, None
         generator = self._generator("positions", self.name)
         # Distances stay below the longer length, so that a table that may not clip suffices.
-        reach = max(self.Lq, self.Lk)
-        rows = [generator.permutation(reach) + (FAR if b else 3) for b in range(self.B)]
+        reach, starts = max(self.Lq, self.Lk), [FAR if b else 3 for b in range(self.B)]
+        if self.scheme.position_limits is not None:
+            lowest, highest = self.scheme.position_limits
+            reach, starts = highest + 1 - lowest, [lowest] * self.B
+        rows = [generator.permutation(reach) + start for start in starts]
         if self.positions == "packed":
             at = np.sort(np.array(rows), axis=1)
             return at[:, -self.Lq :].astype(np.int32), at[:, : self.Lk].astype(np.int32)

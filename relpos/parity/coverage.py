@@ -10,7 +10,7 @@ import numpy as np
 from relpos.oracle import Precision, Result
 from relpos.oracle.attention import param_leaves
 from relpos.oracle.number import Tape
-from relpos.oracle.schemes import scheme_oracle
+from relpos.oracle.schemes import Token, scheme_oracle
 from relpos.parity.comparison import compare_exact
 from relpos.parity.report import Check
 from relpos.parity.roster import Row
@@ -47,14 +47,18 @@ def entry_distances(
     )
     oracle = scheme_oracle(scheme, leaves, tape)
     x = tape.constant(np.zeros(head_dim))
+    of_query, of_key = (
+        None if projection is None else tape.constant(np.zeros(projection.width))
+        for projection in (scheme.query_projection, scheme.key_projection)
+    )
     found: dict[str, dict[tuple[int, ...], int]] = {p.name: {} for p in table}
-    lowest, highest = scheme.limits or (-REACH, REACH)
-    for distance in sorted(range(lowest, highest + 1), key=abs):
-        oracle.score(0, x, x, 0, distance, 1.0)
-        oracle.value(0, x, 0, distance)
+    for at, other in _pairs(scheme):
+        query, key = Token(x, at, of_query), Token(x, other, of_key)
+        oracle.scores(0, query, [key], 1.0)
+        oracle.value(0, x, query, key)
         for name, leaf in leaves.items():
             for entry in leaf.read:
-                found[name].setdefault(entry, distance)
+                found[name].setdefault(entry, other - at)
     # Every head reads alike, each from its own table where it has one.
     return {
         p.name: {
@@ -64,6 +68,18 @@ def entry_distances(
         }
         for p in table
     }
+
+
+def _pairs(scheme: Scheme) -> list[tuple[int, int]]:
+    """Pairs of positions that read every table entry that exists, the nearest first."""
+    if scheme.position_limits is None:
+        lowest, highest = scheme.limits or (-REACH, REACH)
+        pairs = [(0, distance) for distance in range(lowest, highest + 1)]
+    else:
+        lowest, highest = scheme.position_limits
+        places = range(lowest, highest + 1)
+        pairs = [(at, other) for at in places for other in places]
+    return sorted(pairs, key=lambda pair: abs(pair[1] - pair[0]))
 
 
 def coverage(row: Row, results: Iterable[tuple[int, Result]]) -> tuple[Check, dict[str, Any]]:

@@ -161,14 +161,22 @@ def _in_tables(change: Callable[[_Framework, Any, Any], Any]) -> Replace:
     """Every table of the lowered scheme changed by change(framework, table, positions)."""
 
     def replace(fw: _Framework, lower: Callable[..., Any]) -> Callable[..., Any]:
-        def wrong(scheme: Any, params: Any, q: Any, k: Any, positions: Any, scale: float) -> Any:
-            lowered = lower(scheme, params, q, k, positions, scale)
-            tables = {
-                name: change(fw, table, positions)
-                for name in ("query_table", "bias", "value_table")
-                if (table := getattr(lowered.terms, name)) is not None
-            }
-            terms = dataclasses.replace(lowered.terms, **tables)
+        def wrong(scheme: Any, params: Any, call: Any) -> Any:
+            lowered = lower(scheme, params, call)
+
+            def changed(table: Any) -> Any:
+                return change(fw, table, call.positions)
+
+            def product(old: Any) -> Any:
+                return dataclasses.replace(old, table=changed(old.table))
+
+            terms = dataclasses.replace(
+                lowered.terms,
+                query=tuple(map(product, lowered.terms.query)),
+                key=tuple(map(product, lowered.terms.key)),
+                bias=tuple(map(changed, lowered.terms.bias)),
+                value_table=lowered.terms.value_table and changed(lowered.terms.value_table),
+            )
             return dataclasses.replace(lowered, terms=terms)
 
         return wrong
@@ -197,7 +205,8 @@ def _moved(table: Any, by: int) -> Any:
 @_in_tables
 def _(fw: _Framework, table: Any, positions: Any) -> Any:
     N = table.values.shape[1]
-    return type(table)(fw.xp.flip(table.values, (1,)), 1 - table.first - N)
+    flipped = fw.xp.flip(table.values, (1,))
+    return dataclasses.replace(table, values=flipped, first=1 - table.first - N)
 
 
 @_mutation("one row off", "schemes.lower", _TABLES, "cross")
@@ -235,16 +244,25 @@ def _(fw: _Framework, table: Any, positions: Any) -> Any:
 @_mutation("last row repeated outside the window", "schemes.lower", ("Windowed",), "cross")
 @_in_tables
 def _(fw: _Framework, table: Any, positions: Any) -> Any:
-    return type(table)(table.values[:, 1:-1], table.first + 1)
+    return dataclasses.replace(table, values=table.values[:, 1:-1], first=table.first + 1)
 
 
-_mutation("position term not scaled", "schemes.lower", _VECTORS, "cross")(
-    _in_terms(query_scale=1.0)
-)
+@_mutation("position term not scaled", "schemes.lower", _VECTORS, "cross")
+def _(fw: _Framework, lower: Callable[..., Any]) -> Callable[..., Any]:
+    def wrong(*arguments: Any) -> Any:
+        lowered = lower(*arguments)
+        unscaled = tuple(dataclasses.replace(p, scale=1.0) for p in lowered.terms.query)
+        return dataclasses.replace(
+            lowered, terms=dataclasses.replace(lowered.terms, query=unscaled)
+        )
+
+    return wrong
+
+
 _mutation("content not scaled", "schemes.lower", ("NoPosition",), "cross")(_in_terms(scale=1.0))
 _mutation("value table dropped", "schemes.lower", _VECTORS, "cross")(_in_terms(value_table=None))
 _mutation("position scores dropped", "schemes.lower", _TABLES, "cross")(
-    _in_terms(query_features=None, query_table=None, bias=None)
+    _in_terms(query=(), key=(), bias=())
 )
 
 
@@ -303,8 +321,8 @@ def _(fw: _Framework, angles: Callable[..., Any]) -> Callable[..., Any]:
 
 @_mutation("keys not rotated", "schemes.lower", ("RoPE",), "cross")
 def _(fw: _Framework, lower: Callable[..., Any]) -> Callable[..., Any]:
-    def wrong(scheme: Any, params: Any, q: Any, k: Any, *others: Any) -> Any:
-        return dataclasses.replace(lower(scheme, params, q, k, *others), k=k)
+    def wrong(scheme: Any, params: Any, call: Any) -> Any:
+        return dataclasses.replace(lower(scheme, params, call), k=call.k)
 
     return wrong
 

@@ -18,6 +18,7 @@ from relpos.errors import SettingError
 __all__ = [
     "Init",
     "Parameter",
+    "Projection",
     "Scheme",
     "Settings",
     "check_types",
@@ -74,6 +75,10 @@ def glorot(fan_in: int, fan_out: int) -> Init:
     return Init("uniform", math.sqrt(6.0 / (fan_in + fan_out)))
 
 
+#: Axes along which entries are looked up one by one; along all others they are vectors or matrices.
+INDEX_AXES = frozenset({"heads", "kv_heads", "shared", "distance", "bucket"})
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One learned array: the same name and shape in every framework.
@@ -81,15 +86,19 @@ class Parameter:
     Attributes:
         name: Name below the layer, for example `key_table`.
         axes: Logical name of each axis: `embed`, `heads`, `kv_heads`, `head_dim`, `distance`,
-            `bucket`, or `shared` for an axis of length 1 that all heads share.
+            `bucket`, `hidden`, `features`, or `shared` for an axis of length 1 that all heads
+            share. A scheme's parameter begins with `heads` or `shared`.
         shape: Length of each axis.
         init: Distribution of a fresh parameter.
+        tied: The layer's own array that this one is in a layer, heads first; None is an array of
+            its own.
     """
 
     name: str
     axes: tuple[str, ...]
     shape: tuple[int, ...]
     init: Init
+    tied: Literal["query.kernel", "query.bias", "key.kernel", "key.bias"] | None = None
 
     def __post_init__(self) -> None:
         if len(self.axes) != len(self.shape):
@@ -98,6 +107,51 @@ class Parameter:
                 got=f"axes {self.axes} with shape {self.shape}",
                 expected="equally many of both",
             )
+
+    @property
+    def rank(self) -> int:
+        """Trailing axes that belong together: 0 for a table of numbers, 1 for one of vectors."""
+        indices = [n for n, axis in enumerate(self.axes) if axis in INDEX_AXES]
+        return len(self.axes) - 1 - max(indices, default=-1)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """How a layer makes what a scheme reads of each token, beside q and k: x W + b.
+
+    Attributes:
+        name: Its parameters are `{name}_kernel` and `{name}_bias`.
+        width: Numbers per head and token, e.
+        bias: Add a learned bias.
+        per_head: Each head reads its own D / H channels of x, through one kernel [D/H, e] that all
+            heads share; False reads all of x, through a kernel [D, H, e].
+        empty: What an empty slot of a cache holds.
+    """
+
+    name: str
+    width: int
+    bias: bool = True
+    per_head: bool = False
+    empty: float = 0.0
+
+    def parameters(self, embed_dim: int, num_heads: int) -> tuple[Parameter, ...]:
+        """`{name}_kernel` [D, H, e] and `{name}_bias` [H, e]; [D/H, e] and [e] if `per_head`."""
+        axes: tuple[str, ...] = ("embed", "heads", "features")
+        shape: tuple[int, ...] = (embed_dim, num_heads, self.width)
+        fan_out = num_heads * self.width
+        if self.per_head:
+            require(
+                embed_dim % num_heads == 0,
+                f"{self.name} reads an equal part of the input in every head",
+                got=f"embed_dim={embed_dim}, num_heads={num_heads}",
+                expected=f"a multiple of {num_heads}",
+            )
+            axes, shape = ("embed", "features"), (embed_dim // num_heads, self.width)
+            fan_out = self.width
+        table = [Parameter(f"{self.name}_kernel", axes, shape, glorot(shape[0], fan_out))]
+        if self.bias:
+            table.append(Parameter(f"{self.name}_bias", axes[1:], shape[1:], zeros()))
+        return tuple(table)
 
 
 def require(condition: bool, rule: str, *, got: object, expected: object) -> None:
@@ -223,7 +277,10 @@ class Scheme:
         check_types(self, self.name)
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:
-        """The scheme's learned arrays for `num_heads` heads of width `head_dim`."""
+        """The scheme's learned arrays for `num_heads` heads of width `head_dim`.
+
+        Each begins with an axis `heads`, or `shared` of length 1.
+        """
         raise NotImplementedError
 
     def scale(self, head_dim: int) -> float:
@@ -233,9 +290,27 @@ class Scheme:
     def check_head_dim(self, head_dim: int) -> None:
         """Raise `SettingError` if heads of this width cannot carry the scheme."""
 
+    def check_layer(self, embed_dim: int, num_heads: int) -> None:
+        """Raise `SettingError` if a layer of this width cannot carry the scheme."""
+
+    @property
+    def query_projection(self) -> Projection | None:
+        """What the scheme reads of each query's token beside q, if anything."""
+        return None
+
+    @property
+    def key_projection(self) -> Projection | None:
+        """What the scheme reads of each key's token beside k, if anything."""
+        return None
+
     @property
     def limits(self) -> tuple[int, int] | None:
         """The distances (lowest, highest) beyond which the scheme has no value, if any."""
+        return None
+
+    @property
+    def position_limits(self) -> tuple[int, int] | None:
+        """The positions (lowest, highest) beyond which the scheme has no value, if any."""
         return None
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,10 +15,19 @@ from jaxtyping import Array, Float, Int
 
 from relpos_jax.kernels.positions import Positions
 
-__all__ = ["bias_scores", "expand", "rows", "skew", "table_scores", "table_values", "unskew"]
+__all__ = [
+    "bias_scores",
+    "expand",
+    "key_scores",
+    "query_scores",
+    "rows",
+    "skew",
+    "table_values",
+    "unskew",
+]
 
 
-def table_scores(
+def query_scores(
     features: Float[Array, "Lq e"], values: Float[Array, "N e"], first: int, positions: Positions
 ) -> Float[Array, "Lq Lk"]:
     """<features[i], row of j - i> for every pair."""
@@ -27,6 +36,19 @@ def table_scores(
         return skew(expand(products, first, -positions.Lk, positions.Lq + positions.Lk))
     index = rows(positions, first, len(values))
     return jnp.take_along_axis(products, index, axis=-1, mode="clip")
+
+
+def key_scores(
+    features: Float[Array, "Lk e"], values: Float[Array, "N e"], first: int, positions: Positions
+) -> Float[Array, "Lq Lk"]:
+    """<features[j], row of j - i> for every pair."""
+    Lq, Lk = positions.Lq, positions.Lk
+    if positions.query is None:
+        # Keys by queries, at the distances i - j: the rows backwards.
+        products = features @ values[::-1].T
+        return skew(expand(products, 1 - first - len(values), -Lq, Lq + Lk)).T
+    index = rows(positions, first, len(values))
+    return jnp.take_along_axis((features @ values.T).T, index, axis=0, mode="clip")
 
 
 def bias_scores(

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from relpos_jax.kernels.by_distance import bias_scores, table_scores, table_values
+from relpos_jax.kernels.by_distance import bias_scores, key_scores, query_scores, table_values
 from relpos_jax.kernels.masks import masked_softmax
 from relpos_jax.kernels.positions import Positions
-from relpos_jax.kernels.terms import Terms
+from relpos_jax.kernels.terms import Terms, by_head
 
 __all__ = ["dense", "position_scores"]
 
@@ -17,12 +17,19 @@ __all__ = ["dense", "position_scores"]
 def position_scores(terms: Terms, positions: Positions) -> Float[Array, "Lq Lk"] | None:
     """All terms of one head's scores but the content; None if there are none."""
     parts = []
-    if terms.query_table is not None and terms.query_features is not None:
-        table = terms.query_table
-        products = table_scores(terms.query_features, table.values, table.first, positions)
-        parts.append(terms.query_scale * products)
-    if terms.bias is not None:
-        parts.append(bias_scores(terms.bias.values, terms.bias.first, positions))
+    for products, scores_of in ((terms.query, query_scores), (terms.key, key_scores)):
+        for product in products:
+            table = product.table
+            at = positions.at(table.coordinates)
+            scores = scores_of(product.features, table.values, table.first, at)
+            parts.append(product.scale * scores)
+    for table in terms.bias:
+        parts.append(bias_scores(table.values, table.first, positions.at(table.coordinates)))
+    if terms.pair_bias is not None:
+        pair = terms.pair_bias
+        parts.append(pair.function(pair.params, *positions.arrays()))
+    if terms.decay is not None:
+        parts.append(terms.decay.query[:, None] - terms.decay.key[None, :])
     return sum(parts[1:], parts[0]) if parts else None
 
 
@@ -59,33 +66,28 @@ def dense(
     if dropout_key is not None and dropout > 0.0:
         keep = jax.random.bernoulli(dropout_key, 1.0 - dropout, every_pair)
     mask = None if mask is None else jnp.broadcast_to(mask, every_pair)
-    # Heads first, as the tables have them, and every table for every head.
-    features = terms.query_features
-    features = None if features is None else features.swapaxes(1, 2)
-    tables = {name: jnp.broadcast_to(t, (H, *t.shape[1:])) for name, t in terms.tables.items()}
+    terms, terms_by_row, terms_by_head = by_head(terms)
 
     def head(
         q: Float[Array, "Lq d"],
         k: Float[Array, "Lk d"],
         v: Float[Array, "Lk d"],
-        features: Float[Array, "Lq e"] | None,
-        tables: dict[str, Array],
+        terms: Terms,
         mask: Bool[Array, "Lq Lk"] | None,
         keep: Bool[Array, "Lq Lk"] | None,
         positions: Positions,
     ) -> Float[Array, "Lq d"]:
-        own = terms.one_head(features, tables)
-        scores = own.scale * (q @ k.T)
-        added = position_scores(own, positions)
+        scores = terms.scale * (q @ k.T)
+        added = position_scores(terms, positions)
         weights = masked_softmax(scores if added is None else scores + added, mask)
         if keep is not None:
             weights = jnp.where(keep, weights / (1.0 - dropout), 0.0)
         out = weights @ v
-        if own.value_table is not None:
-            table = own.value_table
+        if terms.value_table is not None:
+            table = terms.value_table
             out = out + table_values(weights, table.values, table.first, positions)
         return out
 
-    heads = jax.vmap(head, in_axes=(1, 1, 1, 0, 0, 0, 0, None), out_axes=1)
-    rows = jax.vmap(heads, in_axes=(0, 0, 0, 0, None, 0, 0, 0))
-    return rows(q, k, v, features, tables, mask, keep, positions)
+    heads = jax.vmap(head, in_axes=(1, 1, 1, terms_by_head, 0, 0, None), out_axes=1)
+    rows = jax.vmap(heads, in_axes=(0, 0, 0, terms_by_row, 0, 0, 0))
+    return rows(q, k, v, terms, mask, keep, positions)

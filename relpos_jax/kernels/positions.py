@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from jaxtyping import Array, Int
 
 from relpos.checks import Sizes, check_position_range, check_positions
 
-__all__ = ["Positions", "distance_range"]
+__all__ = ["Positions", "distance_range", "position_range"]
 
 
 @functools.partial(
@@ -67,6 +68,16 @@ class Positions:
             return jnp.arange(self.Lk - self.Lq, self.Lk), jnp.arange(self.Lk)
         return self.query, self.key
 
+    def at(
+        self, coordinates: tuple[Callable[[Array], Array], Callable[[Array], Array]] | None
+    ) -> Positions:
+        """Where queries and keys stand by other coordinates; None is these positions."""
+        if coordinates is None:
+            return self
+        query, key = self.arrays()
+        of_query, of_key = coordinates
+        return replace(self, query=of_query(query), key=of_key(key))
+
 
 def _whole(positions: Int[Array, "*B L"]) -> Int[Array, "*B L"]:
     """Positions in JAX's default integers, half of whose range distances can be taken in."""
@@ -92,3 +103,13 @@ def distance_range(positions: Positions) -> tuple[int, int] | None:
         lowest = int((key.min(-1) - query.max(-1)).min())
         highest = int((key.max(-1) - query.min(-1)).max())
     return lowest, min(highest, 0) if positions.causal else highest
+
+
+def position_range(positions: Positions) -> tuple[int, int] | None:
+    """The lowest and highest position of a call, or None where values are traced."""
+    if positions.query is None or positions.key is None:
+        return min(positions.Lk - positions.Lq, 0), positions.Lk - 1
+    if isinstance(positions.query, jax.core.Tracer) or isinstance(positions.key, jax.core.Tracer):
+        return None
+    query, key = np.asarray(positions.query), np.asarray(positions.key)
+    return int(min(query.min(), key.min())), int(max(query.max(), key.max()))

@@ -1,23 +1,44 @@
 """What every scheme lowers to, and all that a kernel knows of it.
 
-Every table is a function of distance alone:
+Tables are functions of distance alone:
 
     score[b,h,i,j] = scale * <q[b,i,h], k[b,j,h]>
-                   + query_scale * <query_features[b,i,h], query_table[h, j-i]>
-                   + bias[h, j-i]
+                   + sum of query products  scale * <features[b,i,h], table[h, j-i]>
+                   + sum of key products    scale * <features[b,j,h], table[h, j-i]>
+                   + sum of biases          table[h, j-i]
+                   + pair_bias[h](position of i, position of j)
+                   + decay.query[b,i,h] - decay.key[b,j,h]
     out[b,i,h]     = sum_j softmax(score)[i,j] * (v[b,j,h] + value_table[h, j-i])
+
+Every record is a pytree whose leaves are its arrays, so that `jax.vmap` lifts a kernel that is
+written for one head: see `by_head`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+import jax
 from jaxtyping import Array, Float
 
-__all__ = ["Lowered", "Table", "Terms"]
+__all__ = ["Decay", "Lowered", "PairBias", "Product", "Table", "Terms", "apply", "by_head"]
+
+R = TypeVar("R")
 
 
+def _record(*arrays: str, static: tuple[str, ...] = ()) -> Callable[[type[R]], type[R]]:
+    return functools.partial(
+        jax.tree_util.register_dataclass, data_fields=list(arrays), meta_fields=list(static)
+    )
+
+
+# Any, below: JAX also rebuilds the records around placeholders that are no arrays.
+
+
+@_record("values", static=("first", "coordinates"))
 @dataclass(frozen=True)
 class Table:
     """A function of distance: explicit rows over a range, constant beyond both of its ends.
@@ -26,42 +47,82 @@ class Table:
         values: One row per distance from `first` on: vectors [1 or H, N, e] or numbers [1 or H, N];
             for one head [N, e] or [N].
         first: The distance j - i of row 0.
+        coordinates: What the positions of queries and of keys become before they are subtracted,
+            such as the rows of a grid; None leaves them as they are.
     """
 
-    values: Array
+    values: Any
     first: int
+    coordinates: tuple[Callable[[Array], Array], Callable[[Array], Array]] | None = None
 
 
+@_record("features", "table", static=("scale",))
+@dataclass(frozen=True)
+class Product:
+    """Features of queries, or of keys, times a vector per distance.
+
+    Attributes:
+        features: [B, L, H, e]; for one head [L, e].
+        table: A vector per distance.
+        scale: The factor on their product.
+    """
+
+    features: Any
+    table: Table
+    scale: float = 1.0
+
+
+@_record("params", static=("function",))
+@dataclass(frozen=True)
+class PairBias:
+    """A number per pair of positions that is no function of their distance.
+
+    Attributes:
+        function: For one head: from `params` without their first axis, query positions [Lq] and key
+            positions [Lk] to scores [Lq, Lk].
+        params: What the function reads besides, each [1 or H, ...].
+    """
+
+    function: Callable[[tuple[Array, ...], Array, Array], Array]
+    params: tuple[Any, ...]
+
+
+@_record("query", "key")
+@dataclass(frozen=True)
+class Decay:
+    """A difference of two sums, each per token: query[b,i,h] - key[b,j,h].
+
+    Attributes:
+        query: [B, Lq, H]; for one head [Lq].
+        key: [B, Lk, H]; for one head [Lk].
+    """
+
+    query: Any
+    key: Any
+
+
+@_record("query", "key", "bias", "pair_bias", "decay", "value_table", static=("scale",))
 @dataclass(frozen=True)
 class Terms:
-    """The terms of one attention call; None is a term that is not there.
+    """The terms of one attention call.
 
     Attributes:
         scale: The factor on <q, k>.
-        query_features: What is multiplied with `query_table`, [B, Lq, H, e]; for one head [Lq, e].
-        query_table: A vector per distance.
-        query_scale: The factor on their product.
-        bias: A number per distance, added to the scores.
+        query: Products with features of queries.
+        key: Products with features of keys.
+        bias: Numbers per distance, added to the scores.
+        pair_bias: A number per pair of positions, added to the scores.
+        decay: A difference of sums per token, added to the scores.
         value_table: A vector per distance, added to the values.
     """
 
     scale: float
-    query_features: Array | None = None
-    query_table: Table | None = None
-    query_scale: float = 1.0
-    bias: Table | None = None
+    query: tuple[Product, ...] = ()
+    key: tuple[Product, ...] = ()
+    bias: tuple[Table, ...] = ()
+    pair_bias: PairBias | None = None
+    decay: Decay | None = None
     value_table: Table | None = None
-
-    @property
-    def tables(self) -> dict[str, Array]:
-        """The values of the tables that are there, by field."""
-        named = {name: getattr(self, name) for name in ("query_table", "bias", "value_table")}
-        return {name: table.values for name, table in named.items() if table is not None}
-
-    def one_head(self, features: Array | None, tables: Mapping[str, Array]) -> Terms:
-        """The terms with one head's features and one head's values in the tables."""
-        own = {name: replace(getattr(self, name), values=tables[name]) for name in tables}
-        return replace(self, query_features=features, **own)
 
 
 @dataclass(frozen=True)
@@ -71,3 +132,44 @@ class Lowered:
     q: Float[Array, "B Lq H d"]
     k: Float[Array, "B Lk G d"]
     terms: Terms
+
+
+def by_head(terms: Terms) -> tuple[Terms, Terms, Terms]:
+    """Terms ready to be mapped over batch rows and then over heads, with the axes of both maps.
+
+    What all heads share loses its first axis and is not mapped, so that it is computed once.
+
+    Returns:
+        The terms, then for `jax.vmap` the axes of batch rows and of heads (None: not mapped).
+    """
+    ready = apply(terms, lambda a: a, lambda a: a[0] if len(a) == 1 else a)
+    rows = apply(terms, lambda a: 0, lambda a: None)
+    heads = apply(terms, lambda a: 1, lambda a: None if len(a) == 1 else 0)
+    return ready, rows, heads
+
+
+def apply(
+    terms: Terms, per_token: Callable[[Array], Any], per_head: Callable[[Array], Any]
+) -> Terms:
+    """A copy in which one function is applied to what has a token axis, one to what has not."""
+
+    def table(old: Table) -> Table:
+        return replace(old, values=per_head(old.values))
+
+    def product(old: Product) -> Product:
+        return replace(old, features=per_token(old.features), table=table(old.table))
+
+    pair, decay = terms.pair_bias, terms.decay
+    if pair is not None:
+        pair = replace(pair, params=tuple(map(per_head, pair.params)))
+    if decay is not None:
+        decay = Decay(per_token(decay.query), per_token(decay.key))
+    return replace(
+        terms,
+        query=tuple(map(product, terms.query)),
+        key=tuple(map(product, terms.key)),
+        bias=tuple(map(table, terms.bias)),
+        pair_bias=pair,
+        decay=decay,
+        value_table=None if terms.value_table is None else table(terms.value_table),
+    )

@@ -8,11 +8,11 @@ from typing import Any
 from jax import Array
 
 from relpos.schemes import T5, NoPosition, RoPE, Scheme, Shaw, Windowed, XPos
-from relpos_jax.kernels.positions import Positions
 from relpos_jax.kernels.terms import Lowered
 from relpos_jax.schemes import no_position, rope, shaw, t5, windowed, xpos
+from relpos_jax.schemes.call import Call
 
-__all__ = ["lower"]
+__all__ = ["Call", "lower"]
 
 _LOWERINGS: dict[type[Scheme], Any] = {
     NoPosition: no_position.lower,
@@ -24,23 +24,7 @@ _LOWERINGS: dict[type[Scheme], Any] = {
 }
 
 
-def lower(
-    scheme: Scheme,
-    params: Mapping[str, Array],
-    q: Array,
-    k: Array,
-    positions: Positions,
-    scale: float,
-) -> Lowered:
-    """Apply a scheme to one call.
-
-    Args:
-        scheme: The scheme.
-        params: Its parameters.
-        q: Queries [B, Lq, H, d].
-        k: Keys [B, Lk, G, d].
-        positions: Where they stand.
-        scale: The factor on <q, k>.
-    """
-    lowered: Lowered = _LOWERINGS[type(scheme)](scheme, params, q, k, positions, scale)
+def lower(scheme: Scheme, params: Mapping[str, Array], call: Call) -> Lowered:
+    """Apply a scheme with these parameters to one call."""
+    lowered: Lowered = _LOWERINGS[type(scheme)](scheme, params, call)
     return lowered

@@ -7,19 +7,12 @@ from collections.abc import Mapping
 from jax import Array
 
 from relpos.schemes import NoPosition
-from relpos_jax.kernels.positions import Positions
 from relpos_jax.kernels.terms import Lowered, Terms
+from relpos_jax.schemes.call import Call
 
 __all__ = ["lower"]
 
 
-def lower(
-    scheme: NoPosition,
-    params: Mapping[str, Array],
-    q: Array,
-    k: Array,
-    positions: Positions,
-    scale: float,
-) -> Lowered:
+def lower(scheme: NoPosition, params: Mapping[str, Array], call: Call) -> Lowered:
     """score = scale * <q, k>."""
-    return Lowered(q, k, Terms(scale))
+    return Lowered(call.q, call.k, Terms(call.scale))

@@ -14,23 +14,18 @@ from relpos.rotation import BYTES, byte_tables
 from relpos.schemes import DynamicNTK, LongRoPE, RoPE, XPos
 from relpos_jax.kernels.positions import Positions
 from relpos_jax.kernels.terms import Lowered, Terms
+from relpos_jax.schemes.call import Call
 
 __all__ = ["angles", "byte_angles", "call_lengths", "lower", "rotate", "seen_lengths", "turns"]
 
 
-def lower(
-    scheme: RoPE,
-    params: Mapping[str, Array],
-    q: Array,
-    k: Array,
-    positions: Positions,
-    scale: float,
-) -> Lowered:
+def lower(scheme: RoPE, params: Mapping[str, Array], call: Call) -> Lowered:
     """score = scale * <R(i) q, R(j) k>."""
-    query, key = positions.arrays()
-    q = rotate(q, *turns(scheme, query, positions, q.shape[-1], q.dtype), scheme.layout)
-    k = rotate(k, *turns(scheme, key, positions, k.shape[-1], k.dtype), scheme.layout)
-    return Lowered(q, k, Terms(scale))
+    query, key = call.positions.arrays()
+    d, dtype = call.q.shape[-1], call.q.dtype
+    q = rotate(call.q, *turns(scheme, query, call.positions, d, dtype), scheme.layout)
+    k = rotate(call.k, *turns(scheme, key, call.positions, d, dtype), scheme.layout)
+    return Lowered(q, k, Terms(call.scale))
 
 
 def turns(

@@ -9,39 +9,31 @@ from jax import Array
 
 from relpos.checks import check_distances
 from relpos.schemes import Shaw
-from relpos_jax.kernels.positions import Positions, distance_range
-from relpos_jax.kernels.terms import Lowered, Table, Terms
+from relpos_jax.kernels.positions import distance_range
+from relpos_jax.kernels.terms import Lowered, Product, Table, Terms
+from relpos_jax.schemes.call import Call
 
 __all__ = ["lower"]
 
 
-def lower(
-    scheme: Shaw,
-    params: Mapping[str, Array],
-    q: Array,
-    k: Array,
-    positions: Positions,
-    scale: float,
-) -> Lowered:
+def lower(scheme: Shaw, params: Mapping[str, Array], call: Call) -> Lowered:
     """score = scale * <q, k + K[clip(j - i)]>, value = v + V[clip(j - i)]."""
     tables = {name: Table(values, -scheme.left) for name, values in params.items()}
     terms = Terms(
-        scale,
-        query_features=q if scheme.keys else None,
-        query_table=tables.get("key_table"),
-        query_scale=scale,
-        bias=None if scheme.clip else _beyond(scheme, positions, q),
+        call.scale,
+        query=(Product(call.q, tables["key_table"], call.scale),) if scheme.keys else (),
+        bias=() if scheme.clip else _beyond(scheme, call),
         value_table=tables.get("value_table"),
     )
-    return Lowered(q, k, terms)
+    return Lowered(call.q, call.k, terms)
 
 
-def _beyond(scheme: Shaw, positions: Positions, q: Array) -> Table | None:
+def _beyond(scheme: Shaw, call: Call) -> tuple[Table, ...]:
     """Refuse distances beyond the reach; where they cannot be seen, NaN for those that are."""
-    distances = distance_range(positions)
+    distances = distance_range(call.positions)
     if distances is not None:
         check_distances(scheme, *distances)
-        return None
-    inside = jnp.zeros((1, scheme.left + scheme.right + 1), q.dtype)
+        return ()
+    inside = jnp.zeros((1, scheme.left + scheme.right + 1), call.q.dtype)
     nan_at_ends = jnp.pad(inside, ((0, 0), (1, 1)), constant_values=jnp.nan)
-    return Table(nan_at_ends, -scheme.left - 1)
+    return (Table(nan_at_ends, -scheme.left - 1),)

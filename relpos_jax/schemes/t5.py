@@ -9,25 +9,18 @@ from jax import Array
 
 from relpos.distance import t5_row_map
 from relpos.schemes import T5
-from relpos_jax.kernels.positions import Positions
 from relpos_jax.kernels.terms import Lowered, Table, Terms
+from relpos_jax.schemes.call import Call
 
 __all__ = ["bucket_rows", "lower"]
 
 
-def lower(
-    scheme: T5,
-    params: Mapping[str, Array],
-    q: Array,
-    k: Array,
-    positions: Positions,
-    scale: float,
-) -> Lowered:
+def lower(scheme: T5, params: Mapping[str, Array], call: Call) -> Lowered:
     """score = scale * <q, k> + bias_table[h, bucket(j - i)]."""
     bias_table = params["bias_table"]
     first, rows = bucket_rows(scheme.num_buckets, scheme.max_distance, scheme.bidirectional)
     by_distance = jnp.take(bias_table, rows, axis=-1, mode="clip")
-    return Lowered(q, k, Terms(scale, bias=Table(by_distance, first)))
+    return Lowered(call.q, call.k, Terms(call.scale, bias=(Table(by_distance, first),)))
 
 
 def bucket_rows(num_buckets: int, max_distance: int, bidirectional: bool) -> tuple[int, Array]:

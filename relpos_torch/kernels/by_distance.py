@@ -16,10 +16,19 @@ from torch import Tensor
 
 from relpos_torch.kernels.positions import Positions
 
-__all__ = ["bias_scores", "expand", "rows", "skew", "table_scores", "table_values", "unskew"]
+__all__ = [
+    "bias_scores",
+    "expand",
+    "key_scores",
+    "query_scores",
+    "rows",
+    "skew",
+    "table_values",
+    "unskew",
+]
 
 
-def table_scores(
+def query_scores(
     features: Float[Tensor, "*B Lq e"],
     values: Float[Tensor, "*H N e"],
     first: int,
@@ -31,6 +40,22 @@ def table_scores(
         return skew(expand(products, first, -positions.Lk, positions.Lq + positions.Lk))
     index = rows(positions, first, values.shape[-2], features.ndim)
     return products.gather(-1, index.expand(*products.shape[:-1], -1))
+
+
+def key_scores(
+    features: Float[Tensor, "*B Lk e"],
+    values: Float[Tensor, "*H N e"],
+    first: int,
+    positions: Positions,
+) -> Float[Tensor, "*B Lq Lk"]:
+    """<features[j], row of j - i> for every pair."""
+    products = features @ values.mT
+    if positions.query is None:
+        # Keys by queries, at the distances i - j: the rows backwards.
+        last, count = first + values.shape[-2] - 1, positions.Lq + positions.Lk
+        return skew(expand(products.flip(-1), -last, -positions.Lq, count)).mT
+    index = rows(positions, first, values.shape[-2], features.ndim)
+    return products.mT.gather(-2, index.expand(*products.shape[:-2], -1, -1))
 
 
 def bias_scores(

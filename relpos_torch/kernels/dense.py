@@ -6,7 +6,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from relpos_torch.kernels.by_distance import bias_scores, table_scores, table_values
+from relpos_torch.kernels.by_distance import (
+    bias_scores,
+    key_scores,
+    query_scores,
+    table_values,
+)
 from relpos_torch.kernels.masks import masked_softmax
 from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Terms
@@ -14,15 +19,25 @@ from relpos_torch.kernels.terms import Terms
 __all__ = ["dense", "position_scores"]
 
 
-def position_scores(terms: Terms, positions: Positions) -> Float[Tensor, "*B Lq Lk"] | None:
+def position_scores(
+    terms: Terms, positions: Positions, device: torch.device
+) -> Float[Tensor, "*B Lq Lk"] | None:
     """All terms of the scores but the content; None if there are none."""
     parts = []
-    if terms.query_table is not None and terms.query_features is not None:
-        table = terms.query_table
-        products = table_scores(terms.query_features, table.values, table.first, positions)
-        parts.append(terms.query_scale * products)
-    if terms.bias is not None:
-        parts.append(bias_scores(terms.bias.values, terms.bias.first, positions, rank=4))
+    for products, scores_of in ((terms.query, query_scores), (terms.key, key_scores)):
+        for product in products:
+            table = product.table
+            at = positions.at(table.coordinates, device)
+            scores = scores_of(product.features, table.values, table.first, at)
+            parts.append(product.scale * scores)
+    for table in terms.bias:
+        at = positions.at(table.coordinates, device)
+        parts.append(bias_scores(table.values, table.first, at, rank=4))
+    if terms.pair_bias is not None:
+        pair = terms.pair_bias
+        parts.append(pair.function(pair.params, *positions.tensors(device)))
+    if terms.decay is not None:
+        parts.append(terms.decay.query.unsqueeze(-1) - terms.decay.key.unsqueeze(-2))
     return sum(parts[1:], parts[0]) if parts else None
 
 
@@ -53,7 +68,7 @@ def dense(
     per_group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(per_group, 1), v.repeat_interleave(per_group, 1)
     scores = terms.scale * (q @ k.mT)
-    added = position_scores(terms, positions)
+    added = position_scores(terms, positions, q.device)
     weights = masked_softmax(scores if added is None else scores + added, mask)
     weights = torch.nn.functional.dropout(weights, dropout)
     out = weights @ v

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Int
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from relpos.checks import Sizes, check_positions
 
-__all__ = ["Positions", "distance_range"]
+__all__ = ["Positions", "distance_range", "position_range"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,18 @@ class Positions:
             )
         return self.query.to(device), self.key.to(device)
 
+    def at(
+        self,
+        coordinates: tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]] | None,
+        device: torch.device,
+    ) -> Positions:
+        """Where queries and keys stand by other coordinates; None is these positions."""
+        if coordinates is None:
+            return self
+        query, key = self.tensors(device)
+        of_query, of_key = coordinates
+        return replace(self, query=of_query(query), key=of_key(key))
+
 
 def distance_range(positions: Positions) -> tuple[int, int] | None:
     """The lowest and highest distance j - i that a call reads, or None where values cannot be seen.
@@ -82,3 +95,17 @@ def distance_range(positions: Positions) -> tuple[int, int] | None:
         except RuntimeError:  # torch.func.vmap and the meta device refuse .item()
             return None
     return lowest, min(highest, 0) if positions.causal else highest
+
+
+def position_range(positions: Positions) -> tuple[int, int] | None:
+    """The lowest and highest position of a call, or None where values cannot be seen."""
+    if positions.query is None or positions.key is None:
+        return min(positions.Lk - positions.Lq, 0), positions.Lk - 1
+    if torch.compiler.is_compiling():
+        return None
+    ends = [end for at in (positions.query, positions.key) for end in (at.amin(), at.amax())]
+    try:
+        found = [int(end) for end in ends]
+    except RuntimeError:  # torch.func.vmap and the meta device refuse .item()
+        return None
+    return min(found), max(found)

@@ -1,21 +1,25 @@
 """What every scheme lowers to, and all that a kernel knows of it.
 
-Every table is a function of distance alone:
+Tables are functions of distance alone:
 
     score[b,h,i,j] = scale * <q[b,h,i], k[b,h,j]>
-                   + query_scale * <query_features[b,h,i], query_table[h, j-i]>
-                   + bias[h, j-i]
+                   + sum of query products  scale * <features[b,h,i], table[h, j-i]>
+                   + sum of key products    scale * <features[b,h,j], table[h, j-i]>
+                   + sum of biases          table[h, j-i]
+                   + pair_bias[h](position of i, position of j)
+                   + decay.query[b,h,i] - decay.key[b,h,j]
     out[b,h,i]     = sum_j softmax(score)[i,j] * (v[b,h,j] + value_table[h, j-i])
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["Lowered", "Table", "Terms"]
+__all__ = ["Decay", "Lowered", "PairBias", "Product", "Table", "Terms"]
 
 
 @dataclass(frozen=True)
@@ -25,30 +29,77 @@ class Table:
     Attributes:
         values: One row per distance from `first` on: vectors [1 or H, N, e] or numbers [1 or H, N].
         first: The distance j - i of row 0.
+        coordinates: What the positions of queries and of keys become before they are subtracted,
+            such as the rows of a grid; None leaves them as they are.
     """
 
     values: Float[Tensor, "heads N *e"]
     first: int
+    coordinates: tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]] | None = None
+
+
+@dataclass(frozen=True)
+class Product:
+    """Features of queries, or of keys, times a vector per distance.
+
+    Attributes:
+        features: [B, H, L, e].
+        table: A vector per distance.
+        scale: The factor on their product.
+    """
+
+    features: Float[Tensor, "B H L e"]
+    table: Table
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class PairBias:
+    """A number per pair of positions that is no function of their distance.
+
+    Attributes:
+        function: From `params`, query positions [Lq] or [B, Lq] and key positions [Lk] or [B, Lk]
+            to scores that broadcast to [B, H, Lq, Lk].
+        params: What the function reads besides, so that a kernel can take gradients of it.
+    """
+
+    function: Callable[[tuple[Tensor, ...], Tensor, Tensor], Tensor]
+    params: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Decay:
+    """A difference of two sums, each per token: query[b,h,i] - key[b,h,j].
+
+    Attributes:
+        query: [B, H, Lq].
+        key: [B, H, Lk].
+    """
+
+    query: Float[Tensor, "B H Lq"]
+    key: Float[Tensor, "B H Lk"]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of one attention call; None is a term that is not there.
+    """The terms of one attention call.
 
     Attributes:
         scale: The factor on <q, k>.
-        query_features: What is multiplied with `query_table`, [B, H, Lq, e].
-        query_table: A vector per distance.
-        query_scale: The factor on their product.
-        bias: A number per distance, added to the scores.
+        query: Products with features of queries.
+        key: Products with features of keys.
+        bias: Numbers per distance, added to the scores.
+        pair_bias: A number per pair of positions, added to the scores.
+        decay: A difference of sums per token, added to the scores.
         value_table: A vector per distance, added to the values.
     """
 
     scale: float
-    query_features: Float[Tensor, "B H Lq e"] | None = None
-    query_table: Table | None = None
-    query_scale: float = 1.0
-    bias: Table | None = None
+    query: tuple[Product, ...] = ()
+    key: tuple[Product, ...] = ()
+    bias: tuple[Table, ...] = ()
+    pair_bias: PairBias | None = None
+    decay: Decay | None = None
     value_table: Table | None = None
 
 

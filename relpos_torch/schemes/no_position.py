@@ -7,19 +7,12 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from relpos.schemes import NoPosition
-from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Lowered, Terms
+from relpos_torch.schemes.call import Call
 
 __all__ = ["lower"]
 
 
-def lower(
-    scheme: NoPosition,
-    params: Mapping[str, Tensor],
-    q: Tensor,
-    k: Tensor,
-    positions: Positions,
-    scale: float,
-) -> Lowered:
+def lower(scheme: NoPosition, params: Mapping[str, Tensor], call: Call) -> Lowered:
     """score = scale * <q, k>."""
-    return Lowered(q, k, Terms(scale))
+    return Lowered(call.q, call.k, Terms(call.scale))

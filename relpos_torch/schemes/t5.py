@@ -10,25 +10,18 @@ from torch import Tensor
 from relpos.distance import t5_row_map
 from relpos.schemes import T5
 from relpos_torch.constants import constant
-from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Lowered, Table, Terms
+from relpos_torch.schemes.call import Call
 
 __all__ = ["bucket_rows", "lower"]
 
 
-def lower(
-    scheme: T5,
-    params: Mapping[str, Tensor],
-    q: Tensor,
-    k: Tensor,
-    positions: Positions,
-    scale: float,
-) -> Lowered:
+def lower(scheme: T5, params: Mapping[str, Tensor], call: Call) -> Lowered:
     """score = scale * <q, k> + bias_table[h, bucket(j - i)]."""
     bias_table = params["bias_table"]
     first, rows = bucket_rows(scheme.num_buckets, scheme.max_distance, scheme.bidirectional)
     by_distance = bias_table.index_select(-1, rows.to(bias_table.device))
-    return Lowered(q, k, Terms(scale, bias=Table(by_distance, first)))
+    return Lowered(call.q, call.k, Terms(call.scale, bias=(Table(by_distance, first),)))
 
 
 @constant

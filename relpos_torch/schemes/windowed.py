@@ -8,30 +8,21 @@ import torch
 from torch import Tensor
 
 from relpos.schemes import Windowed
-from relpos_torch.kernels.positions import Positions
-from relpos_torch.kernels.terms import Lowered, Table, Terms
+from relpos_torch.kernels.terms import Lowered, Product, Table, Terms
+from relpos_torch.schemes.call import Call
 
 __all__ = ["lower"]
 
 
-def lower(
-    scheme: Windowed,
-    params: Mapping[str, Tensor],
-    q: Tensor,
-    k: Tensor,
-    positions: Positions,
-    scale: float,
-) -> Lowered:
+def lower(scheme: Windowed, params: Mapping[str, Tensor], call: Call) -> Lowered:
     """score = scale * <q, k + K(j - i)>, value = v + V(j - i); K and V are 0 outside the window."""
     tables = {
         name: Table(torch.nn.functional.pad(values, (0, 0, 1, 1)), -scheme.left - 1)
         for name, values in params.items()
     }
     terms = Terms(
-        scale,
-        query_features=q if scheme.keys else None,
-        query_table=tables.get("key_table"),
-        query_scale=scale,
+        call.scale,
+        query=(Product(call.q, tables["key_table"], call.scale),) if scheme.keys else (),
         value_table=tables.get("value_table"),
     )
-    return Lowered(q, k, terms)
+    return Lowered(call.q, call.k, terms)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpos.oracle.number import Leaf, Tape
-from relpos.oracle.schemes.base import SchemeOracle
+from relpos.oracle.schemes.base import SchemeOracle, Token
 from relpos.oracle.schemes.no_position import NoPositionOracle
 from relpos.oracle.schemes.rope import RoPEOracle
 from relpos.oracle.schemes.shaw import ShawOracle
@@ -15,7 +15,7 @@ from relpos.oracle.schemes.windowed import WindowedOracle
 from relpos.oracle.schemes.xpos import XPosOracle
 from relpos.schemes import T5, NoPosition, RoPE, Scheme, Shaw, Windowed, XPos
 
-__all__ = ["SchemeOracle", "scheme_oracle"]
+__all__ = ["SchemeOracle", "Token", "scheme_oracle"]
 
 _ORACLES: dict[type[Scheme], type[SchemeOracle[Any]]] = {
     NoPosition: NoPositionOracle,

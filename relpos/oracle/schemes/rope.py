@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpos.oracle.number import Number, cosine, sine
-from relpos.oracle.schemes.base import SchemeOracle
+from relpos.oracle.schemes.base import SchemeOracle, Token
 from relpos.schemes import (
     DynamicNTK,
     LinearScaling,
@@ -51,13 +51,11 @@ class RoPEOracle(SchemeOracle[RoPE]):
         each_factor = np.array([1.0 if m is None else factor for m in pair])
         return rotated * self.tape.constant(each_factor, rounded=True)
 
-    def score(self, h: int, q: Number, k: Number, i: int, j: int, scale: float) -> Number:
+    def content(self, h: int, query: Token, key: Token, scale: float) -> Number:
         """scale * <R(i) q, R(j) k>."""
-        return self._rotate(q, i).dot(self._rotate(k, j)) * self.tape.constant(scale)
-
-    def added(self, h: int, q: Number, k: Number, i: int, j: int, scale: float) -> Number | None:
-        """The rotated score less the plain one."""
-        return self.score(h, q, k, i, j, scale) - q.dot(k) * self.tape.constant(scale)
+        q = self._rotate(query.vector, query.position)
+        k = self._rotate(key.vector, key.position)
+        return q.dot(k) * self.tape.constant(scale)
 
 
 def partners(d: int, r: int, layout: str) -> tuple[list[int], list[float], list[int | None]]:

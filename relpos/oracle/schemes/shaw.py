@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relpos.oracle.number import Leaf, Number
-from relpos.oracle.schemes.base import SchemeOracle
+from relpos.oracle.schemes.base import SchemeOracle, Token
 from relpos.schemes import Shaw
 
 __all__ = ["ShawOracle"]
@@ -12,8 +12,8 @@ __all__ = ["ShawOracle"]
 class ShawOracle(SchemeOracle[Shaw]):
     """Clipped vectors per distance."""
 
-    def _row(self, table: Leaf, h: int, i: int, j: int) -> Number:
-        distance = j - i
+    def _row(self, table: Leaf, h: int, query: Token, key: Token) -> Number:
+        distance = key.position - query.position
         if distance < -self.scheme.left:
             distance = -self.scheme.left
         if distance > self.scheme.right:
@@ -21,14 +21,15 @@ class ShawOracle(SchemeOracle[Shaw]):
         head = h if self.scheme.per_head else 0
         return table[head, distance + self.scheme.left]
 
-    def added(self, h: int, q: Number, k: Number, i: int, j: int, scale: float) -> Number | None:
+    def added(self, h: int, query: Token, key: Token, scale: float) -> Number | None:
         """scale * <q, K[r]>."""
         if not self.scheme.keys:
             return None
-        return q.dot(self._row(self.params["key_table"], h, i, j)) * self.tape.constant(scale)
+        row = self._row(self.params["key_table"], h, query, key)
+        return query.vector.dot(row) * self.tape.constant(scale)
 
-    def value(self, h: int, v: Number, i: int, j: int) -> Number:
+    def value(self, h: int, value: Number, query: Token, key: Token) -> Number:
         """v + V[r]."""
         if not self.scheme.values:
-            return v
-        return v + self._row(self.params["value_table"], h, i, j)
+            return value
+        return value + self._row(self.params["value_table"], h, query, key)

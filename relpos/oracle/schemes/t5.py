@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from relpos.oracle.number import Number
-from relpos.oracle.schemes.base import SchemeOracle
+from relpos.oracle.schemes.base import SchemeOracle, Token
 from relpos.schemes import T5
 
 __all__ = ["T5Oracle", "bucket"]
@@ -42,6 +42,6 @@ def bucket(scheme: T5, distance: int) -> int:
 class T5Oracle(SchemeOracle[T5]):
     """A bias per head and bucket."""
 
-    def added(self, h: int, q: Number, k: Number, i: int, j: int, scale: float) -> Number | None:
+    def added(self, h: int, query: Token, key: Token, scale: float) -> Number | None:
         """bias_table[h, bucket(j - i)], not scaled."""
-        return self.params["bias_table"][h, bucket(self.scheme, j - i)]
+        return self.params["bias_table"][h, bucket(self.scheme, key.position - query.position)]

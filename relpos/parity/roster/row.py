@@ -45,6 +45,7 @@ class Row:
         name: Unique; the scheme's name first.
         scheme: The scheme with the settings that this row is about.
         d: Head width.
+        D: Width of a layer's inputs.
         past: A length past every table of the scheme; None where the table may not clip.
         wrong: Inputs that must be refused, apart from those that every scheme refuses.
     """
@@ -52,6 +53,7 @@ class Row:
     name: str
     scheme: Scheme
     d: int = 11
+    D: int = 13
     past: int | None = 17
     wrong: tuple[Wrong, ...] = ()
 
@@ -82,14 +84,18 @@ class Row:
     def layer_cases(self) -> tuple[Case, ...]:
         """The situations of the layers: cross-attention, and masked causal self-attention."""
         return (
-            Case("layer-cross", self.scheme, d=self.d, mask="pairs", positions="shuffled"),
-            Case("layer-self", self.scheme, H=6, Lq=7, d=self.d, causal=True, mask="full"),
+            Case(
+                "layer-cross", self.scheme, d=self.d, D=self.D, mask="pairs", positions="shuffled"
+            ),
+            Case(
+                "layer-self", self.scheme, H=6, Lq=7, d=self.d, D=self.D, causal=True, mask="full"
+            ),
         )
 
     @property
     def decode_case(self) -> Case:
         """Causal self-attention, to be repeated in chunks through the cache."""
-        return Case("decode", self.scheme, H=6, Lq=7, d=self.d, causal=True)
+        return Case("decode", self.scheme, H=6, Lq=7, d=self.d, D=self.D, causal=True)
 
 
 def resized(field: str, *shape: int) -> Callable[[Inputs], Inputs]:

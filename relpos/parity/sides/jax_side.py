@@ -50,17 +50,15 @@ class JaxSide:
     def attention(self, case: Case, dtype: str, mode: str) -> Answer:
         """See `Side`."""
         inputs = case.inputs(dtype)
-        names = list(inputs.params)
 
         def call(
-            q: Array,
-            k: Array,
-            v: Array,
+            tokens: dict[str, Array],
             params: dict[str, Array],
             mask: Array | None,
             query_positions: Array | None,
             key_positions: Array | None,
         ) -> Array:
+            q, k, v = (tokens[name] for name in "qkv")
             return relpos_jax.attention(
                 q,
                 k,
@@ -71,6 +69,8 @@ class JaxSide:
                 causal=case.causal,
                 query_positions=query_positions,
                 key_positions=key_positions,
+                query_features=tokens.get("query_features"),
+                key_features=tokens.get("key_features"),
                 scale=case.scale,
             )
 
@@ -83,77 +83,77 @@ class JaxSide:
                 for positions in (inputs.query_positions, inputs.key_positions)
             ]
 
-            def one_row(
-                q: Array, k: Array, v: Array, params: Any, mask: Any, *positions: Any
-            ) -> Array:
+            def one_row(tokens: dict[str, Array], params: Any, mask: Any, *positions: Any) -> Array:
                 mask = mask[None] if mask_axis == 0 else mask
-                return call(q[None], k[None], v[None], params, mask, *positions)[0]
+                one = {name: array[None] for name, array in tokens.items()}
+                return call(one, params, mask, *positions)[0]
 
-            function = jax.vmap(one_row, in_axes=(0, 0, 0, None, mask_axis, *position_axes))
+            function = jax.vmap(one_row, in_axes=(0, None, mask_axis, *position_axes))
         with self._settled(dtype):
-            to_blhd = [self._array(a.swapaxes(1, 2)) for a in (inputs.q, inputs.k, inputs.v)]
+            tokens = {n: self._array(a.swapaxes(1, 2)) for n, a in inputs.tokens.items()}
             params = {name: self._array(array) for name, array in inputs.params.items()}
-            extras = [
+            extras = tuple(
                 None if array is None else self._array(array)
                 for array in (inputs.mask, inputs.query_positions, inputs.key_positions)
-            ]
-            cotangent = self._array(inputs.cotangent.swapaxes(1, 2))
-            output, gradients = _with_gradients(
-                function, mode, (*to_blhd, params), tuple(extras), cotangent
             )
-            *by_input, by_param = gradients
+            cotangent = self._array(inputs.cotangent.swapaxes(1, 2))
+            output, (by_token, by_param) = _with_gradients(
+                function, mode, (tokens, params), extras, cotangent
+            )
             answer = {"output": _numpy(output).swapaxes(1, 2)}
-            for name, gradient in zip("qkv", by_input, strict=True):
+            for name, gradient in by_token.items():
                 answer[gradient_of(name)] = _numpy(gradient).swapaxes(1, 2)
-            return answer | {gradient_of(name): _numpy(by_param[name]) for name in names}
+            return answer | {gradient_of(name): _numpy(g) for name, g in by_param.items()}
 
     def relative_scores(self, case: Case, dtype: str, mode: str) -> Answer:
         """See `Side`."""
         inputs = case.head_inputs(dtype)
 
         def one_head(
-            q: Array,
-            k: Array,
+            tokens: dict[str, Array],
             params: dict[str, Array],
             query_positions: Array | None,
             key_positions: Array | None,
         ) -> Array:
             return relpos_jax.relative_scores(
-                q,
-                k,
+                tokens["q"],
+                tokens["k"],
                 case.scheme,
                 params,
                 query_positions=query_positions,
                 key_positions=key_positions,
+                query_features=tokens.get("query_features"),
+                key_features=tokens.get("key_features"),
                 scale=case.scale,
             )
 
-        def every_head(q: Array, k: Array, params: dict[str, Array], *positions: Any) -> Array:
+        def every_head(
+            tokens: dict[str, Array], params: dict[str, Array], *positions: Any
+        ) -> Array:
             if "vmap" in mode:
-                lifted = jax.vmap(one_head, in_axes=(0, 0, 0, None, None))
-                return lifted(q, k, params, *positions)
+                return jax.vmap(one_head, in_axes=(0, 0, None, None))(tokens, params, *positions)
             heads = [
-                one_head(q[h], k[h], {name: table[h] for name, table in params.items()}, *positions)
+                one_head(
+                    {name: array[h] for name, array in tokens.items()},
+                    {name: array[h] for name, array in params.items()},
+                    *positions,
+                )
                 for h in range(case.H)
             ]
             return jax.numpy.stack(heads)
 
         with self._settled(dtype):
+            tokens = {name: self._array(array) for name, array in inputs.tokens.items()}
             params = {name: self._array(array) for name, array in inputs.params.items()}
             positions = tuple(
                 None if array is None else self._array(array)
                 for array in (inputs.query_positions, inputs.key_positions)
             )
-            cotangent = self._array(inputs.cotangent)
-            output, (dq, dk, by_param) = _with_gradients(
-                every_head,
-                mode,
-                (self._array(inputs.q), self._array(inputs.k), params),
-                positions,
-                cotangent,
+            output, (by_token, by_param) = _with_gradients(
+                every_head, mode, (tokens, params), positions, self._array(inputs.cotangent)
             )
             answer = {"output": _numpy(output)}
-            for name, gradient in {"q": dq, "k": dk, **by_param}.items():
+            for name, gradient in {**by_token, **by_param}.items():
                 answer[gradient_of(name)] = _numpy(gradient)
             return answer
 

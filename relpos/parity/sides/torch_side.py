@@ -46,58 +46,60 @@ class TorchSide:
     def attention(self, case: Case, dtype: str, mode: str) -> Answer:
         """See `Side`."""
         inputs = case.inputs(dtype)
-        names = list(inputs.params)
-        leaves = [self._leaf(a) for a in (inputs.q, inputs.k, inputs.v, *inputs.params.values())]
+        tokens = {name: self._leaf(array) for name, array in inputs.tokens.items()}
+        params = {name: self._leaf(array) for name, array in inputs.params.items()}
         extras = [
             None if array is None else to_tensor(array, self.device)
             for array in (inputs.mask, inputs.query_positions, inputs.key_positions)
         ]
 
         def call(
-            q: Tensor,
-            k: Tensor,
-            v: Tensor,
+            tokens: dict[str, Tensor],
+            params: dict[str, Tensor],
             mask: Tensor | None,
             query_positions: Tensor | None,
             key_positions: Tensor | None,
-            *tables: Tensor,
         ) -> Tensor:
+            q, k, v = (tokens[name] for name in "qkv")
             return relpos_torch.attention(
                 q,
                 k,
                 v,
                 case.scheme,
-                _named(names, tables),
+                params,
                 mask=mask,
                 causal=case.causal,
                 query_positions=query_positions,
                 key_positions=key_positions,
+                query_features=tokens.get("query_features"),
+                key_features=tokens.get("key_features"),
                 scale=case.scale,
             )
 
-        arguments: list[Any] = [*leaves[:3], *extras, *leaves[3:]]
         if mode == "vmap":
             mask, *positions = extras
             # Only what has a batch axis of its own is mapped; a mask without one is shared.
-            axes = [0, 0, 0, 0 if mask is not None and len(mask) > 1 else None]
-            axes += [0 if at is not None and at.ndim == 2 else None for at in positions]
+            mask_axis = 0 if mask is not None and len(mask) > 1 else None
+            axes = [0 if at is not None and at.ndim == 2 else None for at in positions]
 
-            def one_row(q: Tensor, k: Tensor, v: Tensor, mask: Any, *others: Any) -> Tensor:
-                mask = mask[None] if axes[3] == 0 else mask
-                return call(q[None], k[None], v[None], mask, *others)[0]
+            def one_row(
+                tokens: dict[str, Tensor], params: dict[str, Tensor], mask: Any, *others: Any
+            ) -> Tensor:
+                mask = mask[None] if mask_axis == 0 else mask
+                return call({name: t[None] for name, t in tokens.items()}, params, mask, *others)[0]
 
-            function = torch.func.vmap(one_row, in_dims=(*axes, *[None] * len(names)))
+            function = torch.func.vmap(one_row, in_dims=(0, None, mask_axis, *axes))
         else:
             function = self._in_mode(call, mode)
         with _exact_products():
-            output = function(*arguments)
-            return self._answer(output, ["q", "k", "v", *names], leaves, inputs.cotangent)
+            output = function(tokens, params, *extras)
+            return self._answer(output, {**tokens, **params}, inputs.cotangent)
 
     def relative_scores(self, case: Case, dtype: str, mode: str) -> Answer:
         """See `Side`."""
         inputs = case.head_inputs(dtype)
-        names = list(inputs.params)
-        leaves = [self._leaf(array) for array in (inputs.q, inputs.k, *inputs.params.values())]
+        tokens = {name: self._leaf(array) for name, array in inputs.tokens.items()}
+        params = {name: self._leaf(array) for name, array in inputs.params.items()}
         positions = {
             name: None if array is None else to_tensor(array, self.device)
             for name, array in (
@@ -106,20 +108,30 @@ class TorchSide:
             )
         }
 
-        def one_head(q: Tensor, k: Tensor, *tables: Tensor) -> Tensor:
+        def one_head(tokens: dict[str, Tensor], params: dict[str, Tensor]) -> Tensor:
+            features = {name: t for name, t in tokens.items() if name.endswith("_features")}
             return relpos_torch.relative_scores(
-                q, k, case.scheme, _named(names, tables), scale=case.scale, **positions
+                tokens["q"],
+                tokens["k"],
+                case.scheme,
+                params,
+                **positions,
+                **features,
+                scale=case.scale,
             )
 
         with _exact_products():
             if mode == "vmap":
-                output = torch.func.vmap(one_head)(*leaves)
+                output = torch.func.vmap(one_head)(tokens, params)
             else:
                 function = self._in_mode(one_head, mode)
                 output = torch.stack(
-                    [function(*(leaf[h] for leaf in leaves)) for h in range(case.H)]
+                    [
+                        function(*({n: t[h] for n, t in of.items()} for of in (tokens, params)))
+                        for h in range(case.H)
+                    ]
                 )
-            return self._answer(output, ["q", "k", *names], leaves, inputs.cotangent)
+            return self._answer(output, {**tokens, **params}, inputs.cotangent)
 
     def layer(self, case: Case, dtype: str, kind: str) -> Answer:
         """See `Side`."""
@@ -140,8 +152,7 @@ class TorchSide:
         with _exact_products():
             output = layer(x, sources.get("key_value"), **extras)
             weights = dict(layer.named_parameters())
-            leaves = [*sources.values(), *weights.values()]
-            answer = self._answer(output, [*sources, *weights], leaves, inputs.cotangent)
+            answer = self._answer(output, {**sources, **weights}, inputs.cotangent)
         for parameter in inputs.settings.parameters():
             # To the neutral names and shapes: a linear layer of torch holds the transpose.
             name = parameter.name.replace(".kernel", ".weight")
@@ -215,14 +226,15 @@ class TorchSide:
         return torch.compile(function, fullgraph=True)
 
     def _answer(
-        self, output: Tensor, names: list[str], leaves: list[Tensor], cotangent: NDArray[Any]
+        self, output: Tensor, leaves: Mapping[str, Tensor], cotangent: NDArray[Any]
     ) -> Answer:
         seed = to_tensor(cotangent, self.device).to(output.dtype)
         gradients: tuple[Tensor | None, ...] = (None,) * len(leaves)
         if output.requires_grad:
-            gradients = torch.autograd.grad(output, leaves, seed, allow_unused=True)
+            inputs = list(leaves.values())
+            gradients = torch.autograd.grad(output, inputs, seed, allow_unused=True)
         answer = {"output": to_numpy(output.detach())}
-        for name, leaf, gradient in zip(names, leaves, gradients, strict=True):
+        for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
             # No path to the output means a gradient of zero, and is judged as one.
             found = torch.zeros_like(leaf) if gradient is None else gradient
             answer[gradient_of(name)] = to_numpy(found.detach())
@@ -243,10 +255,6 @@ def to_numpy(tensor: Tensor) -> NDArray[Any]:
     if tensor.dtype is torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(numpy_dtype("bfloat16"))
     return tensor.numpy()
-
-
-def _named(names: list[str], tables: Any) -> Mapping[str, Tensor]:
-    return dict(zip(names, tables, strict=True))
 
 
 @contextlib.contextmanager
