@@ -13,7 +13,7 @@ from relpos import AttentionSettings, oracle
 from relpos.oracle import Estimate, Precision
 from relpos.oracle.number import Leaf, Tape
 from relpos.parity import Verdict, compare
-from relpos.parity.roster import ROSTER
+from relpos.parity.roster import ROSTER, Row
 from relpos.schemes import NoPosition, Scheme, Shaw
 
 B, H, G, Lq, Lk, d = 2, 2, 1, 3, 5, 6
@@ -62,14 +62,26 @@ def check_gradients(
             assert comparison.verdict is Verdict.PASS, str(comparison)
 
 
-@pytest.mark.parametrize("scheme", [row.scheme for row in ROSTER.values()], ids=str)
-def test_gradients_are_the_derivatives_of_the_value(scheme: Scheme) -> None:
-    if scheme.limits is not None:
-        scheme = type(scheme)(**{**vars(scheme), "left": 4, "right": 4})
+def features(scheme: Scheme, *lead: int) -> Arrays:
+    """What a scheme reads of each token."""
+    return {
+        name: draw(7, *lead, L, projection.width)
+        for name, projection, L in (
+            ("query_features", scheme.query_projection, Lq),
+            ("key_features", scheme.key_projection, Lk),
+        )
+        if projection is not None
+    }
+
+
+@pytest.mark.parametrize("row", ROSTER.values(), ids=lambda row: row.name)
+def test_gradients_are_the_derivatives_of_the_value(row: Row) -> None:
+    scheme, d = row.scheme, row.d
     inputs = {
         "q": draw(1, B, H, Lq, d),
         "k": draw(2, B, G, Lk, d),
         "v": draw(3, B, G, Lk, d),
+        **features(scheme, B, H),
         **{p.name: draw(4, *p.shape) for p in scheme.parameters(H, d)},
     }
     cotangent = draw(5, B, H, Lq, d)
@@ -77,9 +89,10 @@ def test_gradients_are_the_derivatives_of_the_value(scheme: Scheme) -> None:
     mask[1, 0, 1] = False
 
     def call(inputs: Arrays, **options: Any) -> oracle.Result:
-        params = {name: inputs[name] for name in inputs if name not in "qkv"}
+        params = {p.name: inputs[p.name] for p in scheme.parameters(H, d)}
+        read = {name: inputs[name] for name in features(scheme, B, H)}
         qkv = inputs["q"], inputs["k"], inputs["v"]
-        return oracle.attention(scheme, params, *qkv, mask=mask, causal=True, **options)
+        return oracle.attention(scheme, params, *qkv, mask=mask, causal=True, **read, **options)
 
     def loss(inputs: Arrays) -> float:
         return float((call(inputs).output.value * cotangent).sum())
@@ -105,13 +118,14 @@ def test_gradients_of_a_layer_are_the_derivatives_of_its_value() -> None:
     check_gradients(loss, inputs, call(inputs, cotangent=cotangent).gradients)
 
 
-@pytest.mark.parametrize("scheme", [row.scheme for row in ROSTER.values()], ids=str)
-def test_scores_are_the_content_and_what_the_scheme_adds(scheme: Scheme) -> None:
-    if scheme.limits is not None:
-        scheme = type(scheme)(**{**vars(scheme), "left": 4, "right": 4})
+@pytest.mark.parametrize("row", ROSTER.values(), ids=lambda row: row.name)
+def test_scores_are_the_content_and_what_the_scheme_adds(row: Row) -> None:
+    scheme, d = row.scheme, row.d
     q, k = draw(1, Lq, d), draw(2, Lk, d)
     params = {p.name: draw(4, *p.shape) for p in scheme.parameters(1, d)}
-    added = oracle.relative_scores(scheme, {n: a[0] for n, a in params.items()}, q, k, scale=0.3)
+    read = features(scheme)
+    one_head = {n: a[0] for n, a in params.items()}
+    added = oracle.relative_scores(scheme, one_head, q, k, scale=0.3, **read)
     scores = 0.3 * q @ k.T + added.output.value
     weights = np.exp(scores)
     weights /= weights.sum(-1, keepdims=True)
@@ -119,7 +133,13 @@ def test_scores_are_the_content_and_what_the_scheme_adds(scheme: Scheme) -> None
     keyed = {n: a if n != "value_table" else np.zeros_like(params[n]) for n, a in params.items()}
     one_hot = np.eye(Lk, d)
     out = oracle.attention(
-        scheme, keyed, q[None, None], k[None, None], one_hot[None, None], scale=0.3
+        scheme,
+        keyed,
+        q[None, None],
+        k[None, None],
+        one_hot[None, None],
+        scale=0.3,
+        **{name: array[None, None] for name, array in read.items()},
     )
     comparison = compare(
         Estimate(out.output.value[0, 0, :, :Lk], out.output.budget[0, 0, :, :Lk]), weights

@@ -19,7 +19,7 @@ from relpos.errors import SettingError
 from relpos.oracle import relative_scores
 from relpos.oracle.attention import param_leaves
 from relpos.oracle.number import Leaf, Precision, Tape
-from relpos.oracle.schemes import scheme_oracle
+from relpos.oracle.schemes import Token, scheme_oracle
 from relpos.schemes import Scheme
 
 __all__ = ["Pattern", "fresh", "pattern_of"]
@@ -220,15 +220,13 @@ class _Question:
         leaves = param_leaves(self.scheme, self.params, tape, num_heads=self.H, head_dim=self.d)
         oracle = scheme_oracle(self.scheme, leaves, tape)
         nothing = Leaf(tape, np.zeros((1, self.d)))[(0,)]
-        start = int(-distances[0])
+        query = Token(nothing, int(-distances[0]))
+        keys = [Token(nothing, query.position + int(n)) for n in distances]
         # Most schemes give back what they are given, which one head tells.
-        if all(oracle.value(0, nothing, start, start + int(n)) is nothing for n in distances):
+        if all(oracle.value(0, nothing, query, key) is nothing for key in keys):
             return None
         added = np.array(
-            [
-                [oracle.value(h, nothing, start, start + int(n)).value for n in distances]
-                for h in range(self.H)
-            ]
+            [[oracle.value(h, nothing, query, key).value for key in keys] for h in range(self.H)]
         )
         if not added.any():
             return None
