@@ -19,9 +19,9 @@ from relpos.schemes import Scheme
 from relpos_jax import schemes
 from relpos_jax.kernels import KERNELS, choose_kernel
 from relpos_jax.kernels.dense import position_scores
+from relpos_jax.kernels.lifting import apply
 from relpos_jax.kernels.masks import attention_mask
 from relpos_jax.kernels.positions import Positions
-from relpos_jax.kernels.terms import apply
 
 __all__ = ["attention", "relative_scores"]
 

@@ -11,7 +11,11 @@ from parity_tests.project.tree import ROOT
 
 #: A layer is one file in torch and two in flax, which has two ways to write a layer.
 #: What is constant in a program has to be told to torch's compiler alone.
-OWN = {"relpos_torch": {"layer.py", "constants.py"}, "relpos_jax": {"nnx.py", "linen.py"}}
+#: What JAX lifts from one head to all is written for all in torch.
+OWN = {
+    "relpos_torch": {"layer.py", "constants.py"},
+    "relpos_jax": {"nnx.py", "linen.py", "kernels/lifting.py"},
+}
 
 
 def files(package: str) -> set[str]:

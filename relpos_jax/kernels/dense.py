@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from relpos_jax.kernels.by_distance import bias_scores, key_scores, query_scores, table_values
+from relpos_jax.kernels.lifting import by_head
 from relpos_jax.kernels.masks import masked_softmax
 from relpos_jax.kernels.positions import Positions
-from relpos_jax.kernels.terms import Terms, by_head
+from relpos_jax.kernels.terms import Terms
 
 __all__ = ["dense", "position_scores"]
 

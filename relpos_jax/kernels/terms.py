@@ -11,20 +11,20 @@ Tables are functions of distance alone:
     out[b,i,h]     = sum_j softmax(score)[i,j] * (v[b,j,h] + value_table[h, j-i])
 
 Every record is a pytree whose leaves are its arrays, so that `jax.vmap` lifts a kernel that is
-written for one head: see `by_head`.
+written for one head.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import jax
 from jaxtyping import Array, Float
 
-__all__ = ["Decay", "Lowered", "PairBias", "Product", "Table", "Terms", "apply", "by_head"]
+__all__ = ["Decay", "Lowered", "PairBias", "Product", "Table", "Terms"]
 
 R = TypeVar("R")
 
@@ -132,44 +132,3 @@ class Lowered:
     q: Float[Array, "B Lq H d"]
     k: Float[Array, "B Lk G d"]
     terms: Terms
-
-
-def by_head(terms: Terms) -> tuple[Terms, Terms, Terms]:
-    """Terms ready to be mapped over batch rows and then over heads, with the axes of both maps.
-
-    What all heads share loses its first axis and is not mapped, so that it is computed once.
-
-    Returns:
-        The terms, then for `jax.vmap` the axes of batch rows and of heads (None: not mapped).
-    """
-    ready = apply(terms, lambda a: a, lambda a: a[0] if len(a) == 1 else a)
-    rows = apply(terms, lambda a: 0, lambda a: None)
-    heads = apply(terms, lambda a: 1, lambda a: None if len(a) == 1 else 0)
-    return ready, rows, heads
-
-
-def apply(
-    terms: Terms, per_token: Callable[[Array], Any], per_head: Callable[[Array], Any]
-) -> Terms:
-    """A copy in which one function is applied to what has a token axis, one to what has not."""
-
-    def table(old: Table) -> Table:
-        return replace(old, values=per_head(old.values))
-
-    def product(old: Product) -> Product:
-        return replace(old, features=per_token(old.features), table=table(old.table))
-
-    pair, decay = terms.pair_bias, terms.decay
-    if pair is not None:
-        pair = replace(pair, params=tuple(map(per_head, pair.params)))
-    if decay is not None:
-        decay = Decay(per_token(decay.query), per_token(decay.key))
-    return replace(
-        terms,
-        query=tuple(map(product, terms.query)),
-        key=tuple(map(product, terms.key)),
-        bias=tuple(map(table, terms.bias)),
-        pair_bias=pair,
-        decay=decay,
-        value_table=None if terms.value_table is None else table(terms.value_table),
-    )
