@@ -1,4 +1,4 @@
-"""Terms of one head, and of all: what `jax.vmap` needs to lift a kernel over heads and batch rows."""
+"""Terms of one head, and of all: how `jax.vmap` lifts a kernel over heads and batch rows."""
 
 from __future__ import annotations
 

@@ -14,20 +14,15 @@ from relpos.rotation import BYTES, byte_powers
 from relpos.schemes import XPos
 from relpos_jax.kernels.positions import Positions
 from relpos_jax.kernels.terms import Lowered, Terms
+from relpos_jax.schemes.call import Call
 from relpos_jax.schemes.rope import angles, rotate
 
 __all__ = ["byte_decays", "decay", "lower", "middle", "seen_extent"]
 
 
-def lower(
-    scheme: XPos,
-    params: Mapping[str, Array],
-    q: Array,
-    k: Array,
-    positions: Positions,
-    scale: float,
-) -> Lowered:
+def lower(scheme: XPos, params: Mapping[str, Array], call: Call) -> Lowered:
     """score = scale * <z ** ((i - c) / scale_base) R(i) q, z ** ((c - j) / scale_base) R(j) k>."""
+    q, k, positions = call.q, call.k, call.positions
     seen = seen_extent(positions)
     if seen is not None:
         check_spread(scheme, *seen)
@@ -40,7 +35,9 @@ def lower(
         cos, sin = angles(scheme, here, x.shape[-1], x.dtype)
         return rotate(x, cos * factor, sin * factor, scheme.layout)
 
-    return Lowered(turned(q, at, at - center), turned(k, others, center - others), Terms(scale))
+    return Lowered(
+        turned(q, at, at - center), turned(k, others, center - others), Terms(call.scale)
+    )
 
 
 def middle(

@@ -14,20 +14,15 @@ from relpos.schemes import XPos
 from relpos_torch.constants import constant
 from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Lowered, Terms
+from relpos_torch.schemes.call import Call
 from relpos_torch.schemes.rope import angles, rotate
 
 __all__ = ["byte_decays", "decay", "lower", "middle", "seen_extent"]
 
 
-def lower(
-    scheme: XPos,
-    params: Mapping[str, Tensor],
-    q: Tensor,
-    k: Tensor,
-    positions: Positions,
-    scale: float,
-) -> Lowered:
+def lower(scheme: XPos, params: Mapping[str, Tensor], call: Call) -> Lowered:
     """score = scale * <z ** ((i - c) / scale_base) R(i) q, z ** ((c - j) / scale_base) R(j) k>."""
+    q, k, positions = call.q, call.k, call.positions
     extent = seen_extent(positions)
     if extent is not None:
         check_spread(scheme, *extent)
@@ -41,7 +36,9 @@ def lower(
         cos, sin = angles(scheme, at, x.shape[-1], x.dtype)
         return rotate(x, cos * factor, sin * factor, scheme.layout)
 
-    return Lowered(turned(q, query, query - center), turned(k, key, center - key), Terms(scale))
+    return Lowered(
+        turned(q, query, query - center), turned(k, key, center - key), Terms(call.scale)
+    )
 
 
 def middle(

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from relpos.oracle.number import Number, cosine, sine
-from relpos.oracle.schemes.base import SchemeOracle
+from relpos.oracle.schemes.base import SchemeOracle, Token
 from relpos.oracle.schemes.rope import partners
 from relpos.schemes import XPos
 
@@ -27,18 +27,14 @@ class XPosOracle(SchemeOracle[XPos]):
         turned = x.take(np.array(partner)) * self.tape.constant(np.array(sign))
         return x * cosine(self.tape, angle) + turned * sine(self.tape, angle)
 
-    def score(self, h: int, q: Number, k: Number, i: int, j: int, scale: float) -> Number:
+    def content(self, h: int, query: Token, key: Token, scale: float) -> Number:
         """scale * sum_m z_m ** ((i - j) / scale_base) * <R(i) q, R(j) k>_m."""
-        d = len(q.value)
+        d, steps = len(query.vector.value), query.position - key.position
         r = self.scheme.rotated(d)
         pair = partners(d, r, self.scheme.layout)[2]
-        left = np.array([1.0 if m is None else kept(self.scheme, m, r, i - j) for m in pair])
-        decayed = self._rotate(q, i) * self.tape.constant(left, rounded=True)
-        return decayed.dot(self._rotate(k, j)) * self.tape.constant(scale)
-
-    def added(self, h: int, q: Number, k: Number, i: int, j: int, scale: float) -> Number | None:
-        """The score less the plain one."""
-        return self.score(h, q, k, i, j, scale) - q.dot(k) * self.tape.constant(scale)
+        left = np.array([1.0 if m is None else kept(self.scheme, m, r, steps) for m in pair])
+        q = self._rotate(query.vector, query.position) * self.tape.constant(left, rounded=True)
+        return q.dot(self._rotate(key.vector, key.position)) * self.tape.constant(scale)
 
 
 @functools.cache
