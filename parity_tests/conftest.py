@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 # Before torch and jax are imported anywhere: each brings a pool of threads as wide as the machine,
@@ -36,3 +37,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # No deadline: a first call compiles. Derandomised: a commit passes or fails, whenever it runs.
 hypothesis.settings.register_profile("relpos", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("relpos")
+
+# The frameworks live as long as the process. Going through their million objects again and again
+# would take half a second each time, and the oracle's many small objects make it happen often.
+gc.collect()
+gc.freeze()

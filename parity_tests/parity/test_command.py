@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -148,22 +149,41 @@ def test_a_mode_that_the_framework_has_not_is_refused() -> None:
 
 
 def test_a_run_without_any_case_fails() -> None:
-    report = Runner(Request(("Shaw full",), only="torch", cases=("past-left",))).run()
+    report = Runner(Request(("Shaw full",), only="torch", cases=("past",))).run()
     assert report.verdict is Verdict.FAIL
     assert "no case fits" in report.checks[0].finding
 
 
-def test_an_ordinary_run_covers_every_mode_and_dtype_of_every_scheme() -> None:
+def test_an_ordinary_run_meets_every_row_in_both_twins_and_every_kind_in_every_mode() -> None:
     jobs = Request().jobs()
-    for name in ROSTER:
-        frameworks = {job.framework for job in jobs if job.row.name == name}
-        assert frameworks == {"torch", "jax"}, name
+
+    def met(framework: str, rows: set[str], *names: str) -> set[Any]:
+        own = [job for job in jobs if job.framework == framework and job.row.name in rows]
+        return {tuple(getattr(job, name) for name in names) for job in own}
+
+    for row in ROSTER.values():
+        explicit, default = ("packed", True), ("cross" if row.past is None else "past", False)
+        torch_calls, jax_calls = (
+            {
+                (case.name, case.positions == "packed")
+                for mode, case in met(framework, {row.name}, "mode", "case")
+                if mode == wanted
+            }
+            for framework, wanted in (("torch", "eager"), ("jax", "jit"))
+        )
+        assert torch_calls == {(case.name, case.positions == "packed") for case in row.cases}
+        assert {explicit, default} <= jax_calls, row.name
+        assert met("torch", {row.name}, "dtype") == {(dtype,) for dtype in DTYPES}, row.name
     for scheme in SCHEMES:
-        for framework in ("torch", "jax"):
-            own = [j for j in jobs if j.row.scheme.name == scheme and j.framework == framework]
-            assert {job.mode for job in own} == {*MODES[framework], "layer", "decode"}, scheme
-            assert {job.dtype for job in own if job.call == "attention"} == set(DTYPES), scheme
-            assert {job.dtype for job in own if job.call == "layer"} == set(DTYPES), scheme
+        own = {row.name for row in ROSTER.values() if row.scheme.name == scheme}
+        assert {("torch", "layer"), ("torch", "decode")} <= met("torch", own, "kind", "call")
+        assert ("nnx", "layer") in met("jax", own, "kind", "call")
+    for row in ROSTER.values():
+        if row.representative:
+            for framework in ("torch", "jax"):
+                modes = {mode for (mode,) in met(framework, {row.name}, "mode")}
+                assert modes == {*MODES[framework], "layer", "decode"}, row.name
+            assert met("jax", {row.name}, "dtype") == {(dtype,) for dtype in DTYPES}, row.name
     assert {job.mode for job in jobs} == set(ALL_MODES)
     assert len(Request(thorough=True).jobs()) > 4 * len(jobs)
     names = [(job.side, job.name, job.dtype) for job in Request(thorough=True).jobs()]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jaxtyping
 import numpy as np
 import pytest
+import torch
 
 from relpos.parity import Verdict, reference
 from relpos.parity.cases import Case, numpy_dtype
@@ -17,6 +19,7 @@ from relpos.parity.roster import COMMON_WRONGS, ROSTER, Row, Wrong
 from relpos.parity.run import DTYPES
 from relpos.parity.sides import Side
 from relpos.schemes import SCHEMES, T5, NoPosition, Shaw
+from relpos_torch.kernels import KERNELS, dense
 
 ROWS = list(ROSTER.values())
 CASES = [case for row in ROWS for case in (*row.cases, *row.layer_cases, row.decode_case)]
@@ -25,6 +28,27 @@ row_param = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 def test_every_scheme_is_in_the_roster() -> None:
     assert {row.scheme.name for row in ROWS} == set(SCHEMES)
+
+
+def test_the_representatives_have_every_kind_of_term_between_them(
+    sides: dict[str, Side], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds: dict[str, set[str]] = {}
+
+    def watched(q: torch.Tensor, *others: Any, **options: Any) -> torch.Tensor:
+        terms = {name: value for name, value in vars(others[2]).items() if "scale" not in name}
+        empty = [name for name, value in terms.items() if value is None or value == ()]
+        kinds[row.name] = terms.keys() - set(empty)
+        if not np.array_equal(q.detach().numpy(), row.cases[0].inputs("float32").q):
+            kinds[row.name].add("rotation")
+        return dense(q, *others, **options)
+
+    monkeypatch.setitem(KERNELS, "dense", watched)
+    for row in ROWS:
+        sides["torch"].attention(row.cases[0], "float32", "eager")
+    represented = set().union(*(kinds[row.name] for row in ROWS if row.representative))
+    for name, own in kinds.items():
+        assert own <= represented, f"{name} is the first row with such a term: representative=True"
 
 
 def test_lengths_and_widths_cannot_be_confused() -> None:

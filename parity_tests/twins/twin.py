@@ -132,8 +132,10 @@ class JaxTwin:
         Compiled, unless `eager`: only there can the values of positions and lengths be checked.
         """
         dtype = next(iter(tensors.values())).dtype
-        layer = relpos_jax.nnx.RelativeAttention.from_settings(
-            settings, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0)
+        layer = nnx.eval_shape(
+            lambda: relpos_jax.nnx.RelativeAttention.from_settings(
+                settings, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0)
+            )
         )
         layer.eval()
         load_into(layer, Weights({"": settings}, tensors))

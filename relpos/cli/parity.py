@@ -48,7 +48,7 @@ def parity(
         bool, typer.Option("--verbose", "-v", help="One line per mode, not per framework.")
     ] = False,
     thorough: Annotated[
-        bool, typer.Option("--thorough", help="Every case in every dtype and mode: an hour.")
+        bool, typer.Option("--thorough", help="Every case in every dtype and mode: hours.")
     ] = False,
     json: Annotated[
         Path | None, typer.Option(help="Write the report as JSON.", metavar="FILE")

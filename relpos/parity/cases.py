@@ -20,7 +20,7 @@ from relpos.settings import AttentionSettings
 
 __all__ = ["Case", "HeadInputs", "Inputs", "LayerInputs", "numpy_dtype"]
 
-Masks = Literal["none", "keys", "pairs", "full"]
+Masks = Literal["none", "keys", "pairs", "full", "ends"]
 Positions = Literal["default", "shuffled", "packed"]
 #: Start of the second row of packed positions: beyond what half precision can count, and beyond
 #: where an angle computed in float32 is still good for anything.
@@ -133,8 +133,9 @@ class Case:
         d: Head width.
         D: Width of a layer's inputs; prime to H * d.
         causal: Keys at later positions may not be attended to.
-        mask: `keys` [B, 1, 1, Lk] (padding), `pairs` [1, 1, Lq, Lk], or `full` [B, H, Lq, Lk] with
-            a query that may attend to nothing.
+        mask: `keys` [B, 1, 1, Lk] (padding), `pairs` [1, 1, Lq, Lk], `full` [B, H, Lq, Lk] with a
+            query that may attend to nothing, or `ends` [1, 1, Lq, Lk], where the first and the last
+            query read all and those between only the last key.
         positions: `shuffled` [L] without order, or `packed` [B, L], each batch row from a start of
             its own.
         scale: The factor on <q, k>; None takes the scheme's own.
@@ -247,6 +248,11 @@ class Case:
     def _mask(self) -> NDArray[np.bool_] | None:
         if self.mask == "none":
             return None
+        if self.mask == "ends":
+            # All distances of a long input for the cost of a few pairs: the oracle is slow.
+            ends = np.zeros((1, 1, self.Lq, self.Lk), bool)
+            ends[..., [0, -1], :] = ends[..., -1] = True
+            return ends
         shape = {
             "keys": (self.B, 1, 1, self.Lk),
             "pairs": (1, 1, self.Lq, self.Lk),

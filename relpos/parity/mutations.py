@@ -286,13 +286,13 @@ def _row_map(bucket: Callable[[np.ndarray, int, int], np.ndarray]) -> Replace:
     return replace
 
 
-@_mutation("no logarithm in T5's buckets", "schemes.t5.t5_row_map", ("T5",), "past-left")
+@_mutation("no logarithm in T5's buckets", "schemes.t5.t5_row_map", ("T5",), "past")
 @_row_map
 def _(n: np.ndarray, per_side: int, max_distance: int) -> np.ndarray:
     return n
 
 
-@_mutation("a logarithm one ulp low", "schemes.t5.t5_row_map", ("T5",), "past-left")
+@_mutation("a logarithm one ulp low", "schemes.t5.t5_row_map", ("T5",), "past")
 @_row_map
 def _(n: np.ndarray, per_side: int, max_distance: int) -> np.ndarray:
     exact = per_side // 2

@@ -48,7 +48,7 @@ class Request:
         cases: Names of cases; what is not a case (coverage, integers) is then left out.
         device: Where both frameworks run; `auto` is an accelerator where a framework has one.
         mutations: Run the mutations too.
-        thorough: Run every case in every dtype and mode, which takes the better part of an hour.
+        thorough: Run every case in every dtype and mode, which takes hours.
     """
 
     schemes: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class Request:
 
     def jobs(self) -> list[Job]:
         """Every job of the run, those of one case together so that the oracle runs once."""
-        firsts = {row.scheme.name: row.name for row in reversed(ROSTER.values())}
+        firsts = {row.scheme.name: row for row in reversed(ROSTER.values())}.values()
         jobs = []
         for row in self.rows:
             for dtype in self.dtypes or DTYPES:
@@ -133,7 +133,7 @@ class Request:
         ]
         if self.thorough or self.cases:
             return fitting
-        chosen = [job for job in fitting if _is_worth_its_time(job, firsts)]
+        chosen = [job for job in fitting if _is_worth_its_time(job, job.row in firsts)]
         # What is asked for by name is never left out: one case stands for it.
         missing = {self._asked(job): job for job in reversed(fitting)}
         for job in chosen:
@@ -151,32 +151,38 @@ class Request:
         )
 
 
-def _is_worth_its_time(job: Job, firsts: dict[str, str]) -> bool:
+def _is_worth_its_time(job: Job, first: bool) -> bool:
     """Whether an ordinary run has the job; the others are for `thorough` and for runs by case.
 
-    Every scheme meets every mode and every dtype in either twin. PyTorch eager takes milliseconds,
-    so it runs every case in float32 and some in other dtypes. Whatever compiles takes about a
-    second a case in JAX and several in torch.compile: `jit` runs on every row, the others on the
-    first row of each scheme.
+    PyTorch eager takes milliseconds, so every row meets it in every case and in every dtype. What
+    compiles takes about a second in JAX and ten in torch.compile: every row is compiled by JAX
+    once for the default positions and once for explicit ones, and each scheme's first row as a
+    layer. All else is about kernels and layers, which know nothing of schemes: the representative
+    rows have between them every kind of term.
     """
     case, dtype, mode = job.case.name, job.dtype, job.mode
-    single = dtype == "float32"
-    first = firsts[job.row.scheme.name] == job.row.name
+    single, typical = dtype == "float32", job.row.representative
+    default = "cross" if job.row.past is None else "past"
     if job.framework == "torch":
         if mode == "compile":
-            return first and single and case == "masked" and job.call == "attention"
+            return typical and single and case == "masked" and job.call == "attention"
+        if job.call == "relative_scores":
+            return single and case in ("cross", "packed")
         if mode == "vmap":
-            return single and case in ("cross", "masked", "packed")
-        return single or case in ("masked", "packed", "past-left", "layer-self", "decode")
+            return single and case in ("masked", "packed")
+        return single or case in ("masked", "packed") or (typical and case == "layer-self")
     if job.call == "attention":
         if mode == "jit":
-            return case == "packed" or (single and case in ("masked", "past-right"))
-        return first and single and case == ("masked" if mode == "jit-vmap" else "cross")
+            once = (case, dtype) in ((default, "float32"), ("packed", "float64"))
+            return once or (typical and (case, dtype) == ("packed", "bfloat16"))
+        return typical and single and case == ("cross" if mode == "vmap" else "masked")
     if job.call == "relative_scores":
-        return first and single and case == "masked" and "jit" in mode
+        return typical and single and case == "masked" and mode == "jit-vmap"
     if job.kind == "linen":
-        return first and single and case != "layer-cross"
-    return first and (single or case == "layer-self")
+        return typical and single and case != "layer-cross"
+    return (first and single and case == "layer-self") or (
+        typical and (single or (case, dtype) == ("layer-self", "bfloat16"))
+    )
 
 
 class Runner:

@@ -136,7 +136,8 @@ def load_into(layer: Layer, source: Any) -> Layer:
             to have the layer's.
 
     Returns:
-        The same layer, changed in place. Its parameters keep their dtype and device.
+        The same layer, changed in place. Its parameters keep their dtype and device. An nnx layer
+        may be one of `nnx.eval_shape`, which has drawn nothing yet.
 
     Raises:
         WeightsError: Lists the settings that differ (all but dropout, which shapes nothing), or the
@@ -191,9 +192,10 @@ def _fill_nnx(layer: Any, weights: Weights) -> None:
     arrays, _ = export(weights, "relpos-nnx")
     _check_fit(_misfits(parameters, arrays, {n: a.dtype.itemsize for n, a in arrays.items()}))
     for name, parameter in parameters.items():
-        old = parameter[...]
+        old = parameter.get_value()
         fresh = jax_from_array(arrays[name].astype(old.dtype))
-        parameter[...] = jax.device_put(fresh, old.sharding)
+        # A layer of nnx.eval_shape holds shapes alone, and is filled where jax puts new arrays.
+        parameter.set_value(jax.device_put(fresh, old.sharding))
 
 
 def _misfits(

@@ -13,6 +13,7 @@ ROWS = (
         "T5",
         T5(),
         past=131,
+        representative=True,
         wrong=(
             Wrong(
                 "buckets",

@@ -37,6 +37,7 @@ ROWS = (
         "RoPE half",
         RoPE("half"),
         d=10,
+        representative=True,
         wrong=(
             Wrong(
                 "layout",

@@ -47,6 +47,9 @@ class Row:
         d: Head width.
         D: Width of a layer's inputs.
         past: A length past every table of the scheme; None where the table may not clip.
+        representative: Stands for its kind in checks of kernels and layers that would take too long
+            for every row: vmap, torch.compile, Flax layers, exports. The representatives have every
+            kind of term between them.
         wrong: Inputs that must be refused, apart from those that every scheme refuses.
     """
 
@@ -55,6 +58,7 @@ class Row:
     d: int = 11
     D: int = 13
     past: int | None = 17
+    representative: bool = False
     wrong: tuple[Wrong, ...] = ()
 
     @property
@@ -73,11 +77,9 @@ class Row:
             Case("single", scheme, Lq=1, Lk=1, d=d),
         ]
         if self.past is not None:
-            # Past the table on one side, then on the other: few pairs, all distances.
-            cases += [
-                Case("past-left", scheme, B=1, Lq=2, Lk=self.past, d=d, causal=True),
-                Case("past-right", scheme, B=1, Lq=self.past, Lk=2, d=d),
-            ]
+            # Past the table on both sides: the last query and the first one read every distance.
+            L = self.past
+            cases.append(Case("past", scheme, B=1, Lq=L, Lk=L, d=d, mask="ends"))
         return tuple(cases)
 
     @property

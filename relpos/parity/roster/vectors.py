@@ -16,10 +16,11 @@ _REACH = "counts positions"
 _TABLES = "needs a table for keys, values or both"
 
 ROWS = (
-    Row("NoPosition", NoPosition()),
+    Row("NoPosition", NoPosition(), representative=True),
     Row(
         "Shaw",
         Shaw(left=3, right=2),
+        representative=True,
         wrong=(
             Wrong("reach", SettingError, _REACH, settings=lambda: Shaw(-1, 2)),
             Wrong("tables", SettingError, _TABLES, settings=lambda: Shaw(1, 2, False, False)),

@@ -253,8 +253,11 @@ class JaxSide:
         dtypes: dict[str, Any] = dict.fromkeys(("dtype", "param_dtype"), numpy_dtype(dtype))
         if kind == "linen":
             return relpos_jax.linen.RelativeAttention.from_settings(inputs.settings, **dtypes)
-        return relpos_jax.nnx.RelativeAttention.from_settings(
-            inputs.settings, **dtypes, rngs=nnx.Rngs(0)
+        # Shapes alone: random numbers that weights replace at once would be compiled for seconds.
+        return nnx.eval_shape(
+            lambda: relpos_jax.nnx.RelativeAttention.from_settings(
+                inputs.settings, **dtypes, rngs=nnx.Rngs(0)
+            )
         )
 
     def _layer(self, inputs: LayerInputs, dtype: str, kind: str) -> tuple[Callable[..., Any], Any]:
