@@ -3,9 +3,7 @@
 No tensor [Lq, Lk, e] is ever made: features meet the table's rows first, and the products [Lq, N]
 are then laid out over the pairs. For the default positions that is two views and no gather: column
 c of [Lq, Lq + Lk] belongs to distance c - Lk, and row i reads Lk columns from Lq - i on, which is a
-reshape with one column less. Column 0 is never read, so that whole rows can be dropped or added on
-the way: every size is one whatever the lengths, and a compiler that knows them by letter only can
-tell.
+reshape with one column less. Column 0 is never read.
 """
 
 from __future__ import annotations
@@ -98,7 +96,7 @@ def expand(
 def skew(by_distance: Float[Tensor, "*B Lq W"]) -> Float[Tensor, "*B Lq Lk"]:
     """From [Lq, Lq + Lk] by distance to pairs [Lq, Lk]."""
     *batch, Lq, W = by_distance.shape
-    read = by_distance.reshape(*batch, W, Lq)[..., 1:, :]
+    read = by_distance.reshape(*batch, Lq * W)[..., Lq:]
     return read.reshape(*batch, Lq, W - 1)[..., : W - Lq]
 
 
@@ -106,8 +104,8 @@ def unskew(pairs: Float[Tensor, "*B Lq Lk"]) -> Float[Tensor, "*B Lq W"]:
     """From pairs [Lq, Lk] to [Lq, Lq + Lk] by distance: the transpose of `skew`."""
     *batch, Lq, Lk = pairs.shape
     W = Lq + Lk
-    read = torch.nn.functional.pad(pairs, (0, Lq - 1)).reshape(*batch, W - 1, Lq)
-    return torch.nn.functional.pad(read, (0, 0, 1, 0)).reshape(*batch, Lq, W)
+    read = torch.nn.functional.pad(pairs, (0, Lq - 1)).reshape(*batch, Lq * (W - 1))
+    return torch.nn.functional.pad(read, (Lq, 0)).reshape(*batch, Lq, W)
 
 
 def rows(positions: Positions, first: int, N: int, rank: int) -> Int[Tensor, "*B Lq Lk"]:

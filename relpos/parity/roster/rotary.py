@@ -187,6 +187,15 @@ ROWS = (
             base=100.0,
             scaling=LongRoPE((1.0, 1.1, 1.5), (1.0, 3.0, 7.0), original_length=12, factor=4.0),
         ),
+        changes={
+            "scaling.attention_factor": RoPE(
+                "half",
+                rotary_dim=6,
+                base=100.0,
+                scaling=LongRoPE((1.0, 1.1, 1.5), (1.0, 3.0, 7.0), 12, attention_factor=1.3),
+            )
+        },
+        exempt={"translation": "tokens far out turn by other frequencies"},
         wrong=(
             Wrong(
                 "list",

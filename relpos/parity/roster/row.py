@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,10 @@ class Row:
         representative: Stands for its kind in checks of kernels and layers that would take too long
             for every row: vmap, torch.compile, Flax layers, exports. The representatives have every
             kind of term between them.
+        changes: For a setting by its path (`left`, `scaling.factor`): another value that must make
+            a difference, where none follows from its type; or a whole scheme, where other settings
+            must change with it.
+        exempt: What tests ask of every row but cannot ask of this one, and why.
         wrong: Inputs that must be refused, apart from those that every scheme refuses.
     """
 
@@ -59,6 +63,8 @@ class Row:
     D: int = 13
     past: int | None = 17
     representative: bool = False
+    changes: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    exempt: Mapping[str, str] = dataclasses.field(default_factory=dict)
     wrong: tuple[Wrong, ...] = ()
 
     @property
