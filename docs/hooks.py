@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relpos.errors import RelposError
-from relpos.plot import Pattern, fresh, pattern_of
+from relpos.plot import Pattern, fresh, longest, pattern_of
 from relpos.schemes import SCHEMES, Scheme
 from relpos.schemes.catalogue import (
     blocks,
@@ -164,7 +164,7 @@ def scheme_page(scheme: type[Scheme], *, with_picture: bool) -> str:
             "## What it looks like",
             f"![Heat maps and curves of what {scheme.name} adds to scores]"
             f"({scheme.name.lower()}.png){{ .pattern }}",
-            f"Drawn by `relpos plot {scheme.name.lower()}`, here with {L} tokens.",
+            f"Drawn by `relpos plot {scheme.name.lower()}`, with {longest(example, L)} tokens.",
         ]
     parts += ["## Formula", *_explained(explanation(scheme))]
     parts += [
@@ -204,12 +204,13 @@ def pattern(scheme: Scheme) -> tuple[Pattern, str]:
     """The pattern of fresh parameters, or of larger ones where fresh ones add nothing."""
     d = D // H
     params, source = fresh(scheme, H, d), "Fresh parameters."
-    shown = pattern_of(scheme, params, num_heads=H, head_dim=d, length=L)
+    length = longest(scheme, L)
+    shown = pattern_of(scheme, params, num_heads=H, head_dim=d, length=length)
     if shown.is_empty and params:
         rng = np.random.default_rng(0)
         params = {name: rng.standard_normal(array.shape) for name, array in params.items()}
         source = "Parameters drawn from N(0, 1); fresh ones add 0."
-        shown = pattern_of(scheme, params, num_heads=H, head_dim=d, length=L)
+        shown = pattern_of(scheme, params, num_heads=H, head_dim=d, length=length)
     return shown, source if params else "No parameters."
 
 

@@ -17,11 +17,13 @@ from typer.testing import CliRunner
 from relpos import weights
 from relpos.cli import main
 from relpos.cli.app import build_app
+from relpos.cli.plot import array_of
 from relpos.errors import RelposError, WeightsError
 from relpos.oracle import relative_scores
-from relpos.plot import Pattern, fresh, pattern_of
+from relpos.plot import Pattern, fresh, longest, pattern_of
 from relpos.plot.draw import picture
 from relpos.schemes import SCHEMES, T5, NoPosition, RoPE, Scheme, Shaw, Windowed
+from relpos.schemes.base import Parameter, zeros
 from relpos.schemes.catalogue import example_of
 from relpos.settings import AttentionSettings
 
@@ -36,7 +38,13 @@ def plot(*words: object) -> str:
 
 def pattern(scheme: Scheme, heads: int = 3, length: int = 7, head_dim: int = 8) -> Pattern:
     params = fresh(scheme, heads, head_dim)
-    return pattern_of(scheme, params, num_heads=heads, head_dim=head_dim, length=length)
+    return pattern_of(
+        scheme,
+        params,
+        num_heads=heads,
+        head_dim=head_dim,
+        length=longest(scheme, length),
+    )
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -246,3 +254,15 @@ def test_a_missing_matplotlib_names_its_extra(
     monkeypatch.delattr("relpos.plot.draw", raising=False)
     assert main.main(["plot", "t5", "--length", "5"]) == 2
     assert "pip install 'relpos[plot]'" in capsys.readouterr().err
+
+
+def test_what_is_tied_to_a_projection_is_read_from_it() -> None:
+    settings = AttentionSettings(6, 4, NoPosition(), num_kv_heads=2, head_dim=3, bias=False)
+    rng = np.random.default_rng(0)
+    tensors = {p.name: rng.normal(size=p.shape) for p in settings.parameters()}
+    file = weights.Weights({"": settings}, tensors)
+    kernel = Parameter("w", ("heads", "embed", "head_dim"), (4, 6, 3), zeros(), "key.kernel")
+    expected = [tensors["key.kernel"][:, g] for g in (0, 0, 1, 1)]
+    np.testing.assert_array_equal(array_of(file, "", settings, kernel), expected)
+    bias = Parameter("b", ("heads", "head_dim"), (4, 3), zeros(), "query.bias")
+    assert not array_of(file, "", settings, bias).any()

@@ -7,10 +7,11 @@ from typing import Annotated, Literal, cast
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from relpos.cli.convert import check_outputs, explained, parse_settings
 from relpos.errors import SettingError, WeightsError
-from relpos.schemes import Scheme, find_scheme
+from relpos.schemes import Parameter, Scheme, find_scheme
 from relpos.schemes.catalogue import example_of
 from relpos.settings import AttentionSettings
 from relpos.weights import Weights, load
@@ -18,9 +19,9 @@ from relpos.weights.files import write_whole
 from relpos.weights.neutral import joined_path
 from relpos.weights.stored import make_scheme
 
-__all__ = ["plot"]
+__all__ = ["array_of", "plot"]
 
-HEADS, HEAD_DIM = 4, 64
+HEADS, HEAD_DIM, LENGTH = 4, 64, 64
 
 
 def plot(
@@ -37,7 +38,10 @@ def plot(
     head_dim: Annotated[
         int | None, typer.Option(min=1, help=f"Head width d.  [default: {HEAD_DIM}]")
     ] = None,
-    length: Annotated[int, typer.Option(min=2, max=8192, help="Tokens L.")] = 64,
+    length: Annotated[
+        int | None,
+        typer.Option(min=2, max=8192, help=f"Tokens L.  [default: {LENGTH}, or all there are]"),
+    ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="A neutral file: its layer is drawn.", metavar="FILE")
     ] = None,
@@ -59,7 +63,7 @@ def plot(
     Example: relpos plot shaw --set left=8 --set right=2 --heads 3
     """
     # Here and not above: matplotlib is an extra, and the help must not need it.
-    from relpos.plot import draw, fresh, pattern_of
+    from relpos.plot import draw, fresh, longest, pattern_of
 
     if weights is None:
         if name is None or layer is not None:
@@ -83,10 +87,7 @@ def plot(
             file = load(weights)
         path, settings = _layer(file, layer)
         scheme, H, d, scale = settings.scheme, settings.num_heads, settings.width, settings.scale
-        params = {
-            p.name: np.asarray(file.tensors[joined_path(path, p.name)], np.float64)
-            for p in scheme.parameters(H, d)
-        }
+        params = {p.name: array_of(file, path, settings, p) for p in scheme.parameters(H, d)}
         source = f"Layer {path} of {weights.name}" if path else f"Parameters of {weights.name}"
 
     target = out or Path(f"{scheme.name.lower()}.png")
@@ -98,6 +99,7 @@ def plot(
             expected="a name that ends in .png or .svg",
         )
     check_outputs([target], overwrite=overwrite)
+    length = longest(scheme, LENGTH) if length is None else length
     pattern = pattern_of(
         scheme, params, num_heads=H, head_dim=d, length=length, seed=seed, scale=scale
     )
@@ -140,3 +142,17 @@ def _layer(file: Weights, path: str | None) -> tuple[str, AttentionSettings]:
             expected="one of " + ", ".join(file.layers),
         )
     return path, file.layers[path]
+
+
+def array_of(
+    file: Weights, path: str, settings: AttentionSettings, parameter: Parameter
+) -> NDArray[np.float64]:
+    """A parameter of the scheme, out of the layer's own arrays if it is tied to one."""
+    name = joined_path(path, parameter.tied or parameter.name)
+    if name not in file.tensors:
+        return np.zeros(parameter.shape)  # tied to the bias of a layer without one
+    array = np.asarray(file.tensors[name], np.float64)
+    if parameter.tied is None:
+        return array
+    # A kernel [D, G, d] stands in the scheme with its heads first, one for each query head.
+    return np.repeat(np.moveaxis(array, -2, 0), settings.num_heads // array.shape[-2], axis=0)

@@ -4,6 +4,6 @@ No framework is needed: `pattern_of` asks the oracle, `picture` draws the answer
 (the extra `plot`).
 """
 
-from relpos.plot.pattern import Pattern, fresh, pattern_of
+from relpos.plot.pattern import Pattern, fresh, longest, pattern_of
 
-__all__ = ["Pattern", "fresh", "pattern_of"]
+__all__ = ["Pattern", "fresh", "longest", "pattern_of"]

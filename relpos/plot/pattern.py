@@ -22,7 +22,7 @@ from relpos.oracle.number import Leaf, Precision, Tape
 from relpos.oracle.schemes import Token, scheme_oracle
 from relpos.schemes import Scheme
 
-__all__ = ["Pattern", "fresh", "pattern_of"]
+__all__ = ["Pattern", "fresh", "longest", "pattern_of"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -81,6 +81,11 @@ def fresh(scheme: Scheme, num_heads: int, head_dim: int, seed: int = 0) -> dict[
     return {p.name: p.init.draw(rng, p.shape) for p in scheme.parameters(num_heads, head_dim)}
 
 
+def longest(scheme: Scheme, length: int) -> int:
+    """That many tokens, or as many as the scheme has positions for from 0 on."""
+    return length if scheme.position_limits is None else min(length, scheme.position_limits[1] + 1)
+
+
 def pattern_of(
     scheme: Scheme,
     params: Mapping[str, Floats],
@@ -114,6 +119,12 @@ def pattern_of(
         ([-2, -1, 0, 1, 2], [2.0, 1.0, 0.0, 17.0, 18.0])
     """
     scheme.check_head_dim(head_dim)
+    if length > (most := longest(scheme, length)):
+        raise SettingError(
+            f"{scheme.name} has positions from 0 to {most - 1} only",
+            got=f"length {length}",
+            expected=f"at most {most}",
+        )
     asked = _Question(scheme, params, num_heads, head_dim, seed, scale)
     at = np.arange(length)
     if scheme.translation_invariant:
@@ -179,8 +190,13 @@ class _Question:
         scale: float | None,
     ) -> None:
         self.scheme, self.params, self.H, self.d, self.scale = scheme, params, H, d, scale
-        # Two vectors per head: what the second changes is what the content decides.
-        self.vectors = np.random.default_rng([seed, 1]).standard_normal((2, H, d))
+        # Two tokens per head: what the second changes is what the content decides.
+        rng = np.random.default_rng([seed, 1])
+        self.vectors = rng.standard_normal((2, H, d))
+        self.query_features, self.key_features = (
+            None if read is None else rng.standard_normal((2, H, read.width))
+            for read in (scheme.query_projection, scheme.key_projection)
+        )
 
     def scores(self, queries: Integers, keys: Integers) -> tuple[Floats, bool]:
         """What is added between these positions [H, Nq, Nk], and whether it reads the content."""
@@ -202,6 +218,8 @@ class _Question:
                     query_positions=queries,
                     key_positions=keys,
                     scale=self.scale,
+                    query_features=_repeated(self.query_features, which, h, len(queries)),
+                    key_features=_repeated(self.key_features, which, h, len(keys)),
                 ).output.value
                 for h, x in enumerate(self.vectors[which])
             ]
@@ -231,6 +249,10 @@ class _Question:
         if not added.any():
             return None
         return added[:1] if (added == added[:1]).all() else added
+
+
+def _repeated(features: Floats | None, which: int, h: int, length: int) -> Floats | None:
+    return None if features is None else np.tile(features[which, h], (length, 1))
 
 
 def _distances(scheme: Scheme, length: int) -> Integers:
