@@ -23,6 +23,8 @@ def initializer(init: Init) -> Initializer:
             return init.scale * jax.random.normal(key, shape, dtype)
         if init.kind == "uniform":
             return jax.random.uniform(key, shape, dtype, -init.scale, init.scale)
+        if init.kind == "constant":
+            return jnp.full(shape, init.scale, dtype)
         return jnp.zeros(shape, dtype)
 
     return initialise

@@ -19,6 +19,8 @@ def initializer(init: Init) -> Callable[[Tensor], None]:
             tensor.normal_(0.0, init.scale)
         elif init.kind == "uniform":
             tensor.uniform_(-init.scale, init.scale)
+        elif init.kind == "constant":
+            tensor.fill_(init.scale)
         else:
             tensor.zero_()
 

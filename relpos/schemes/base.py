@@ -22,6 +22,7 @@ __all__ = [
     "Scheme",
     "Settings",
     "check_types",
+    "constant",
     "glorot",
     "normal",
     "require",
@@ -35,17 +36,20 @@ class Init:
     """The distribution of a fresh parameter.
 
     Attributes:
-        kind: `zeros`, `normal` (mean 0) or `uniform` (symmetric about 0).
-        scale: Standard deviation of `normal`, half width of `uniform`; unused by `zeros`.
+        kind: `zeros`, `constant`, `normal` (mean 0) or `uniform` (symmetric about 0).
+        scale: The number itself of `constant`, standard deviation of `normal`, half width of
+            `uniform`; unused by `zeros`.
     """
 
-    kind: Literal["zeros", "normal", "uniform"]
+    kind: Literal["zeros", "constant", "normal", "uniform"]
     scale: float = 0.0
 
     @property
     def std(self) -> float:
         """Standard deviation of a fresh entry."""
-        return self.scale / math.sqrt(3.0) if self.kind == "uniform" else self.scale
+        if self.kind == "uniform":
+            return self.scale / math.sqrt(3.0)
+        return self.scale if self.kind == "normal" else 0.0
 
     def draw(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """A fresh array for whoever has neither framework."""
@@ -53,7 +57,7 @@ class Init:
             return generator.normal(0.0, self.scale, shape)
         if self.kind == "uniform":
             return generator.uniform(-self.scale, self.scale, shape)
-        return np.zeros(shape)
+        return np.full(shape, self.scale if self.kind == "constant" else 0.0)
 
     def times(self, factor: float) -> Init:
         """The distribution of `factor` times an entry."""
@@ -63,6 +67,11 @@ class Init:
 def zeros() -> Init:
     """All zeros, on purpose."""
     return Init("zeros")
+
+
+def constant(value: float) -> Init:
+    """Every entry the same number."""
+    return Init("constant", value)
 
 
 def normal(std: float) -> Init:
