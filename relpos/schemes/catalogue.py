@@ -154,8 +154,8 @@ def folded(formula: str, width: int) -> str:
 
     Example:
         >>> print(folded("score = q + k      for all i\\nout   = v", 22))
-        score = q + k   for
-                all i
+        score = q + k
+                for all i
         out   = v
     """
     lines: list[str] = []
@@ -168,13 +168,20 @@ def folded(formula: str, width: int) -> str:
         line = line[:hang] + re.sub(
             r"(?<=\S) {3,}", lambda gap: " " * max(3, len(gap[0]) - excess), line[hang:]
         )
-        lines += textwrap.wrap(
-            line,
-            width,
-            subsequent_indent=" " * min(hang, width // 2),
-            break_long_words=False,
-            break_on_hyphens=False,
-        ) or [""]
+        indent = " " * min(hang, width // 2)
+        pieces = [line]
+        if len(line) > width:
+            # A remark is the first to go on a line of its own.
+            first, *others = re.split(r"(?<=\S) {3,}(?=\S)", line[hang:])
+            pieces = [line[:hang] + first, *(indent + other for other in others)]
+        for piece in pieces:
+            lines += textwrap.wrap(
+                piece,
+                width,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            ) or [""]
     return "\n".join(lines)
 
 
