@@ -97,8 +97,10 @@ def _brief(settings: Any) -> str:
 def _caption(pattern: Pattern, source: str) -> str:
     sentences = [source]
     if pattern.reads_content:
-        sentences.append("One random vector per head is the query and the key everywhere.")
-    if np.isnan(pattern.scores).any():
+        sentences.append("One random token per head, the same at every position.")
+    if pattern.scheme.causal_only:
+        sentences.append("Grey: later keys, which it does not read.")
+    elif np.isnan(pattern.scores).any():
         sentences.append("Grey: no value.")
     return " ".join(sentences)
 

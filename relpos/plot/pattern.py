@@ -154,9 +154,9 @@ def pattern_of(
                 )
             shown = at
             scores, _ = asked.scores(at, at)
-        row = len(shown) - 1 if scheme.causal_only else len(shown) // 2
-        query = int(shown[row])
-        distances, by_distance = shown - query, scores[:, row]
+        query = int(shown[-1] if scheme.causal_only else shown[len(shown) // 2])
+        distances = at - query
+        by_distance = asked.scores(np.array([query]), at)[0][:, 0]
     if scheme.causal_only:
         scores = np.where(shown[None, :] > shown[:, None], np.nan, scores)
         by_distance = by_distance[:, distances <= 0]
@@ -201,7 +201,7 @@ class _Question:
     def scores(self, queries: Integers, keys: Integers) -> tuple[Floats, bool]:
         """What is added between these positions [H, Nq, Nk], and whether it reads the content."""
         query = queries[len(queries) // 2 :][:1]
-        near = keys[np.argsort(np.abs(keys - query), kind="stable")[:9]]
+        near = np.sort(keys[np.argsort(np.abs(keys - query), kind="stable")[:9]])
         reads = not np.array_equal(self._ask(0, query, near), self._ask(1, query, near))
         return self._ask(0, queries, keys), reads
 
