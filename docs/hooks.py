@@ -14,6 +14,7 @@ import numpy as np
 
 from relpos.errors import RelposError
 from relpos.plot import Pattern, fresh, longest, pattern_of
+from relpos.plot.pattern import SAMPLES
 from relpos.schemes import SCHEMES, Scheme
 from relpos.schemes.catalogue import (
     blocks,
@@ -164,7 +165,7 @@ def scheme_page(scheme: type[Scheme], *, with_picture: bool) -> str:
             "## What it looks like",
             f"![Heat maps and curves of what {scheme.name} adds to scores]"
             f"({scheme.name.lower()}.png){{ .pattern }}",
-            f"Drawn by `relpos plot {scheme.name.lower()}`, with {longest(example, L)} tokens.",
+            f"Drawn by `relpos plot {scheme.name.lower()}`, with {tokens(example)} tokens.",
         ]
     parts += ["## Formula", *_explained(explanation(scheme))]
     parts += [
@@ -200,11 +201,16 @@ def _explained(text: str) -> list[str]:
     ]
 
 
+def tokens(scheme: Scheme) -> int:
+    """The tokens of its picture: no more than are drawn one by one."""
+    return longest(scheme, L if scheme.translation_invariant else SAMPLES)
+
+
 def pattern(scheme: Scheme) -> tuple[Pattern, str]:
     """The pattern of fresh parameters, or of larger ones where fresh ones add nothing."""
     d = D // H
     params, source = fresh(scheme, H, d), "Fresh parameters."
-    length = longest(scheme, L)
+    length = tokens(scheme)
     shown = pattern_of(scheme, params, num_heads=H, head_dim=d, length=length)
     if shown.is_empty and params:
         rng = np.random.default_rng(0)

@@ -30,7 +30,7 @@ Integers = NDArray[np.int64]
 #: Positions on a side of a heat map: more than a printed panel can show.
 PIXELS = 256
 #: The same, where every pair is a question of its own.
-SAMPLES = 48
+SAMPLES = 64
 #: Tokens of a scheme that reads every token between two others.
 LONGEST_WHOLE = 96
 
