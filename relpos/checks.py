@@ -114,17 +114,25 @@ def check_mask(mask: Shape, dtype: str, sizes: Sizes) -> None:
         )
 
 
-def check_positions(name: str, positions: Shape, dtype: str, B: int, L: int) -> None:
-    """Explicit positions are signed integers [L] or [B, L]."""
+def check_positions(name: str, positions: Shape, dtype: str, B: int, L: int, axes: int) -> None:
+    """Explicit positions are signed integers [L] or [B, L], or [B or 1, L, A] with A > 1 axes."""
     if dtype.removeprefix("torch.") not in ("int8", "int16", "int32", "int64"):
         raise ShapeError(f"{name} must be signed integers", got=dtype, expected="int32 or int64")
     # Compared one by one: a compiler's symbolic sizes are not found by `in`.
+    shared = len(positions) == 1 and positions[0] == L
     per_row = len(positions) == 2 and positions[0] == B and positions[1] == L
-    if not per_row and not (len(positions) == 1 and positions[0] == L):
+    several = (
+        len(positions) == 3
+        and (positions[0] == 1 or positions[0] == B)
+        and positions[1] == L
+        and positions[2] == axes > 1
+    )
+    if not (shared or per_row or several):
+        also = f", or [B or 1, L, A] = [{B} or 1, {L}, {axes}]" if axes > 1 else ""
         raise ShapeError(
             f"{name} have one entry per token",
             got=list(positions),
-            expected=f"[L] = [{L}] or [B, L] = [{B}, {L}]",
+            expected=f"[L] = [{L}] or [B, L] = [{B}, {L}]{also}",
         )
 
 

@@ -35,8 +35,8 @@ def attention(
     *,
     mask: Bool[Array, "..."] | None = None,
     causal: bool = False,
-    query_positions: Int[Array, "*Bq Lq"] | None = None,
-    key_positions: Int[Array, "*Bk Lk"] | None = None,
+    query_positions: Int[Array, "..."] | None = None,
+    key_positions: Int[Array, "..."] | None = None,
     query_features: Float[Array, "B Lq H e"] | None = None,
     key_features: Float[Array, "B Lk H f"] | None = None,
     scale: float | None = None,
@@ -61,8 +61,11 @@ def attention(
             still be finite: 0 times NaN is NaN.
         causal: No query attends to a key at a later position. With the default positions the
             queries are aligned to the END of the keys.
-        query_positions: Whole positions [Lq] or [B, Lq]; the default is Lk - Lq .. Lk - 1.
-        key_positions: Whole positions [Lk] or [B, Lk]; the default is 0 .. Lk - 1.
+        query_positions: Whole positions [Lq] or [B, Lq]; the default is Lk - Lq .. Lk - 1. For a
+            scheme with A axes of positions also [B or 1, Lq, A]; causality then goes by the order
+            of the tokens.
+        key_positions: Whole positions [Lk], [B, Lk] or [B or 1, Lk, A]; the default is
+            0 .. Lk - 1.
         query_features: What some schemes read of each query's token: `scheme.query_projection`.
         key_features: What some schemes read of each key's token: `scheme.key_projection`.
         scale: The factor on <q, k>; None takes `scheme.scale(d)`.
@@ -96,7 +99,7 @@ def attention(
     shapes = {name: array.shape for name, array in params.items()}
     check_params(scheme.parameters(sizes.H, sizes.d), shapes, real)
     check_features(scheme, (_shape(query_features), _shape(key_features)), sizes, "BLHd")
-    positions = Positions.of(query_positions, key_positions, sizes, causal)
+    positions = Positions.of(query_positions, key_positions, sizes, causal, scheme.position_axes)
     allowed = attention_mask(mask, positions, sizes)
     factor = scheme.scale(sizes.d) if scale is None else scale
     check_dropout(dropout)
@@ -125,8 +128,8 @@ def relative_scores(
     scheme: Scheme,
     params: Mapping[str, Array] | None = None,
     *,
-    query_positions: Int[Array, " Lq"] | None = None,
-    key_positions: Int[Array, " Lk"] | None = None,
+    query_positions: Int[Array, "..."] | None = None,
+    key_positions: Int[Array, "..."] | None = None,
     query_features: Float[Array, "Lq e"] | None = None,
     key_features: Float[Array, "Lk f"] | None = None,
     scale: float | None = None,
@@ -173,7 +176,7 @@ def relative_scores(
     shapes = {name: array.shape for name, array in params.items()}
     check_params(scheme.parameters(1, sizes.d), shapes, real)
     check_features(scheme, (_shape(features[0]), _shape(features[1])), sizes, "BLHd")
-    positions = Positions.of(query_positions, key_positions, sizes, causal=False)
+    positions = Positions.of(query_positions, key_positions, sizes, False, scheme.position_axes)
     factor = scheme.scale(sizes.d) if scale is None else scale
     widen = _working_precision(q)
     wide = {name: widen(table) for name, table in params.items()}

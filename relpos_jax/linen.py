@@ -145,8 +145,8 @@ class RelativeAttention(nn.Module):
         key_value: Float[Array, "B Lk D"] | None = None,
         *,
         mask: Bool[Array, "..."] | None = None,
-        positions: Int[Array, "*Bq L"] | None = None,
-        key_positions: Int[Array, "*Bk Lk"] | None = None,
+        positions: Int[Array, "..."] | None = None,
+        key_positions: Int[Array, "..."] | None = None,
         cache: KVCache | None = None,
         lengths: Int[Array, " rows"] | None = None,
         deterministic: bool | None = None,
@@ -158,7 +158,8 @@ class RelativeAttention(nn.Module):
             key_value: Input of keys and values in cross-attention.
             mask: True = may attend; four axes that broadcast to [B, H, L, Lk]. Padding [B, Lk] is
                 `mask[:, None, None, :]`. With a cache, Lk is its capacity.
-            positions: Whole positions of x, [L] or [B, L]; the default is 0 .. L - 1.
+            positions: Whole positions of x, [L] or [B, L]; the default is 0 .. L - 1. For a scheme
+                with A axes of positions also [B or 1, L, A].
             key_positions: Whole positions of `key_value`. Cross-attention with any scheme but
                 `NoPosition` needs both: two sequences have no common origin that could be guessed.
             cache: Tokens seen before; x then holds the ones that follow, one or several. Decoding

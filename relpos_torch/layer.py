@@ -174,8 +174,8 @@ class RelativeAttention(nn.Module):
         key_value: Float[Tensor, "B Lk D"] | None = None,
         *,
         mask: Bool[Tensor, "..."] | None = None,
-        positions: Int[Tensor, "*Bq L"] | None = None,
-        key_positions: Int[Tensor, "*Bk Lk"] | None = None,
+        positions: Int[Tensor, "..."] | None = None,
+        key_positions: Int[Tensor, "..."] | None = None,
         cache: KVCache | None = None,
         lengths: Int[Tensor, " rows"] | None = None,
     ) -> Float[Tensor, "B L D"] | tuple[Float[Tensor, "B L D"], KVCache]:
@@ -186,7 +186,8 @@ class RelativeAttention(nn.Module):
             key_value: Input of keys and values in cross-attention.
             mask: True = may attend; four axes that broadcast to [B, H, L, Lk]. Padding [B, Lk] is
                 `mask[:, None, None, :]`. With a cache, Lk is its capacity.
-            positions: Whole positions of x, [L] or [B, L]; the default is 0 .. L - 1.
+            positions: Whole positions of x, [L] or [B, L]; the default is 0 .. L - 1. For a scheme
+                with A axes of positions also [B or 1, L, A].
             key_positions: Whole positions of `key_value`. Cross-attention with any scheme but
                 `NoPosition` needs both: two sequences have no common origin that could be guessed.
             cache: Tokens seen before; x then holds the ones that follow, one or several. Decoding

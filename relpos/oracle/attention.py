@@ -89,8 +89,8 @@ def attend(
         query_features: What the scheme reads of each query's token, by (b, h, i).
         key_features: What the scheme reads of each key's token, by (b, h, j).
         allowed: Who may attend to whom [B, H, Lq, Lk].
-        query_positions: [B, Lq].
-        key_positions: [B, Lk].
+        query_positions: [B, Lq] or [B, Lq, A].
+        key_positions: [B, Lk] or [B, Lk, A].
         scale: The factor on <q, k>.
     """
     oracle = scheme_oracle(scheme, params, tape)
@@ -104,12 +104,13 @@ def attend(
                 if not allowed[b, h, i].any():
                     continue
                 features = None if query_features is None else query_features[b, h, i]
-                query = Token(q[b, h, i], int(query_positions[b, i]), features)
+                at, along = _place(query_positions[b], i, Lk - Lq)
+                query = Token(q[b, h, i], at, features, axes=along)
                 keys = []
                 for j in range(Lk):
                     features = None if key_features is None else key_features[b, h, j]
-                    at, may = int(key_positions[b, j]), bool(allowed[b, h, i, j])
-                    keys.append(Token(k[b, h, j], at, features, may))
+                    at, along = _place(key_positions[b], j, 0)
+                    keys.append(Token(k[b, h, j], at, features, bool(allowed[b, h, i, j]), along))
                 scores = oracle.scores(h, query, keys, scale)
                 values = []
                 for j, key in enumerate(keys):
@@ -133,7 +134,8 @@ def allowed_pairs(
     for b in range(B):
         for i in range(Lq):
             for j in range(Lk):
-                if causal and key_positions[b, j] > query_positions[b, i]:
+                at, other = _place(query_positions[b], i, Lk - Lq), _place(key_positions[b], j, 0)
+                if causal and other[0] > at[0]:
                     allowed[b, :, i, j] = False
     return allowed
 
@@ -146,10 +148,27 @@ def default_positions(
         query_positions = np.array([Lk - Lq + i for i in range(Lq)])
     if key_positions is None:
         key_positions = np.array(range(Lk))
-    return (
-        np.broadcast_to(query_positions, (B, Lq)),
-        np.broadcast_to(key_positions, (B, Lk)),
+    axes = [at.shape[2] for at in (query_positions, key_positions) if at.ndim == 3]
+    if not axes:
+        return (
+            np.broadcast_to(query_positions, (B, Lq)),
+            np.broadcast_to(key_positions, (B, Lk)),
+        )
+    # One axis where the other side has several: all of them are equal.
+    query_positions, key_positions = (
+        at if at.ndim == 3 else at[..., None] for at in (query_positions, key_positions)
     )
+    return (
+        np.broadcast_to(query_positions, (B, Lq, axes[0])),
+        np.broadcast_to(key_positions, (B, Lk, axes[0])),
+    )
+
+
+def _place(positions: Positions, n: int, first: int) -> tuple[int, tuple[int, ...]]:
+    """Position of token n, and its axes if positions have several: then the order counts."""
+    if positions.ndim == 1:
+        return int(positions[n]), ()
+    return first + n, tuple(int(p) for p in positions[n])
 
 
 def attention(
@@ -179,8 +198,8 @@ def attention(
         v: Values [B, G, Lk, d].
         mask: Boolean, True = may attend, broadcastable to [B, H, Lq, Lk].
         causal: Keys at later positions may not be attended to.
-        query_positions: [Lq] or [B, Lq].
-        key_positions: [Lk] or [B, Lk].
+        query_positions: [Lq] or [B, Lq], or [B or 1, Lq, A].
+        key_positions: [Lk] or [B, Lk], or [B or 1, Lk, A].
         query_features: [B, H, Lq, e], for schemes that read them.
         key_features: [B, H, Lk, e], for schemes that read them.
         scale: The factor on <q, k>; None takes the scheme's own.
@@ -263,8 +282,8 @@ def relative_scores(
         params: One head's parameters: as the scheme's table, without the heads axis.
         q: Queries [Lq, d].
         k: Keys [Lk, d].
-        query_positions: [Lq].
-        key_positions: [Lk].
+        query_positions: [Lq] or [1, Lq, A].
+        key_positions: [Lk] or [1, Lk, A].
         query_features: [Lq, e], for schemes that read them.
         key_features: [Lk, e], for schemes that read them.
         scale: The factor on <q, k>; None takes the scheme's own.
@@ -289,13 +308,14 @@ def relative_scores(
     value, budget = np.zeros((Lq, Lk)), np.zeros((Lq, Lk))
     outputs: dict[tuple[int, int], Number] = {}
 
-    def token(side: str, n: int, position: int) -> Token:
+    def token(side: str, n: int, place: tuple[int, tuple[int, ...]]) -> Token:
         read = leaves.get("query_features" if side == "q" else "key_features")
-        return Token(leaves[side][(n,)], position, None if read is None else read[(n,)])
+        seen = None if read is None else read[(n,)]
+        return Token(leaves[side][(n,)], place[0], seen, axes=place[1])
 
-    keys = [token("k", j, int(others[0, j])) for j in range(Lk)]
-    for i in range(Lq):
-        query = token("q", i, int(at[0, i]))
+    keys = [token("k", j, _place(others[0], j, 0)) for j in range(Lk)]
+    queries = [token("q", i, _place(at[0], i, Lk - Lq)) for i in range(Lq)]
+    for i, query in enumerate(queries):
         for j, added in enumerate(oracle.relative(0, query, keys, factor)):
             if added is not None:
                 outputs[i, j] = added
@@ -310,5 +330,5 @@ def relative_scores(
             for name, estimate in ((name, leaf.gradient()) for name, leaf in tables.items())
         }
     rows = {name: leaf.read for name, leaf in tables.items()}
-    distances = frozenset(int(j) - int(i) for i in at[0] for j in others[0])
+    distances = frozenset(key.position - query.position for query in queries for key in keys)
     return Result(Estimate(value, budget), gradients, distances, rows)

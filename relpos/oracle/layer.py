@@ -48,8 +48,8 @@ def layer(
         x: Input of the queries [B, Lq, D].
         key_value: Input of the keys and values [B, Lk, D]; None is self-attention.
         mask: Boolean, True = may attend, broadcastable to [B, H, Lq, Lk].
-        query_positions: [Lq] or [B, Lq].
-        key_positions: [Lk] or [B, Lk].
+        query_positions: [Lq] or [B, Lq], or [B or 1, Lq, A].
+        key_positions: [Lk] or [B, Lk], or [B or 1, Lk, A].
         cotangent: [B, Lq, D]; if given, gradients of sum(cotangent * output) are returned.
         precision: Working precision of the budgets; float64 if None.
 

@@ -43,8 +43,8 @@ class Inputs:
         params: The scheme's parameters.
         cotangent: [B, H, Lq, d]; gradients are those of sum(cotangent * output).
         mask: Boolean, broadcastable to [B, H, Lq, Lk], or None.
-        query_positions: Whole numbers [Lq] or [B, Lq], or None.
-        key_positions: Whole numbers [Lk] or [B, Lk], or None.
+        query_positions: Whole numbers [Lq], [B, Lq] or [1, Lq, A], or None.
+        key_positions: Whole numbers [Lk], [B, Lk] or [1, Lk, A], or None.
         features: What the scheme reads of each token [B, H, L, e]: `query_features`,
             `key_features`, both or none.
     """
@@ -99,8 +99,8 @@ class HeadInputs:
         k: Keys [H, Lk, d].
         params: The scheme's parameters, each with a first axis of length H.
         cotangent: [H, Lq, Lk].
-        query_positions: Whole numbers [Lq], or None.
-        key_positions: Whole numbers [Lk], or None.
+        query_positions: Whole numbers [Lq] or [1, Lq, A], or None.
+        key_positions: Whole numbers [Lk] or [1, Lk, A], or None.
         features: What the scheme reads of each token [H, L, e].
     """
 
@@ -136,8 +136,8 @@ class Case:
         mask: `keys` [B, 1, 1, Lk] (padding), `pairs` [1, 1, Lq, Lk], `full` [B, H, Lq, Lk] with a
             query that may attend to nothing, or `ends` [1, 1, Lq, Lk], where the first and the last
             query read all and those between only the last key.
-        positions: `shuffled` [L] without order, or `packed` [B, L], each batch row from a start of
-            its own.
+        positions: `shuffled` [L] without order, [1, L, A] for a scheme with several axes; or
+            `packed` [B, L], each batch row from a start of its own.
         scale: The factor on <q, k>; None takes the scheme's own.
         seed: Of the arrays, together with every other field.
     """
@@ -274,6 +274,11 @@ class Case:
         if self.scheme.position_limits is not None:
             lowest, highest = self.scheme.position_limits
             reach, starts = highest + 1 - lowest, [lowest] * self.B
+        axes = self.scheme.position_axes
+        if self.positions == "shuffled" and axes > 1:
+            along = [generator.permutation(reach) + starts[0] for _ in range(axes)]
+            at = np.stack(along, -1)[None].astype(np.int32)
+            return at[:, : self.Lq], at[:, ::-1][:, : self.Lk]
         rows = [generator.permutation(reach) + start for start in starts]
         if self.positions == "packed":
             at = np.sort(np.array(rows), axis=1)

@@ -136,8 +136,9 @@ def _distance_of_pair(job: Job) -> DistanceOf:
 
     def distance_of(index: tuple[int, ...]) -> int:
         _, i, j = index
-        at = Lk - Lq + i if inputs.query_positions is None else int(inputs.query_positions[i])
-        other = j if inputs.key_positions is None else int(inputs.key_positions[j])
+        by_order = inputs.query_positions is None or inputs.query_positions.ndim == 3
+        at = Lk - Lq + i if by_order else int(inputs.query_positions[i])
+        other = j if by_order or inputs.key_positions is None else int(inputs.key_positions[j])
         return other - at
 
     return distance_of

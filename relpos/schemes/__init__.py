@@ -8,6 +8,7 @@ from relpos.errors import SettingError
 from relpos.schemes.base import Init, Parameter, Scheme
 from relpos.schemes.no_position import NoPosition
 from relpos.schemes.rope import RoPE
+from relpos.schemes.rope_axes import Axial, Sections
 from relpos.schemes.rope_scaling import (
     DynamicNTK,
     LinearScaling,
@@ -24,6 +25,7 @@ from relpos.schemes.xpos import XPos
 __all__ = [
     "SCHEMES",
     "T5",
+    "Axial",
     "DynamicNTK",
     "Init",
     "LinearScaling",
@@ -34,6 +36,7 @@ __all__ = [
     "Parameter",
     "RoPE",
     "Scheme",
+    "Sections",
     "Shaw",
     "Windowed",
     "XPos",

@@ -313,6 +313,11 @@ class Scheme:
         return None
 
     @property
+    def position_axes(self) -> int:
+        """How many axes positions may have; with more than one they are [B or 1, L, A]."""
+        return 1
+
+    @property
     def limits(self) -> tuple[int, int] | None:
         """The distances (lowest, highest) beyond which the scheme has no value, if any."""
         return None

@@ -10,7 +10,8 @@ p is a position, r = `rotary_dim` the rotated width; channels r .. d-1 pass unch
 (m, m + r/2) in the layout `half` and (2m, 2m + 1) in the layout `interleaved`. With
 `partial="proportional"` pairs and frequencies are those of the whole head, r = d above, and all but
 the first rotary_dim/2 frequencies are 0. `scaling` changes the frequencies, and some kinds multiply
-all cosines and sines by a factor: see `relpos.schemes.rope_scaling`.
+all cosines and sines by a factor: see `relpos.schemes.rope_scaling`. `axes` lets pairs follow
+different axes of positions that have several: see `relpos.schemes.rope_axes`.
 
 | our name               | elsewhere                                                            |
 |------------------------|----------------------------------------------------------------------|
@@ -32,6 +33,7 @@ from typing import ClassVar, Literal
 
 from relpos.rotation import decimals, geometric
 from relpos.schemes.base import Parameter, Scheme, require
+from relpos.schemes.rope_axes import Axial, Sections
 from relpos.schemes.rope_scaling import (
     DynamicNTK,
     LinearScaling,
@@ -88,6 +90,8 @@ class RoPE(Scheme):
             rotary_dim/2 of its pairs.
         scaling: Other frequencies for longer inputs: `LinearScaling`, `NTKScaling`, `DynamicNTK`,
             `YaRN`, `LongRoPE` or `Llama3Scaling`, with settings of their own.
+        axes: Positions with several axes, such as those of an image: `Sections` or `Axial`, which
+            say what pairs follow which axis. None: positions have one axis.
 
     Raises:
         SettingError: A setting is impossible, alone or for the layer's head width.
@@ -111,6 +115,7 @@ class RoPE(Scheme):
     base: float = 10000.0
     partial: Literal["slice", "proportional"] = "slice"
     scaling: LinearScaling | NTKScaling | DynamicNTK | YaRN | LongRoPE | Llama3Scaling | None = None
+    axes: Sections | Axial | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,6 +126,18 @@ class RoPE(Scheme):
             got=f"partial={self.partial!r} for the whole head",
             expected="rotary_dim=..., or partial left out",
         )
+
+        require(
+            not isinstance(self.axes, Axial) or self.partial == "slice",
+            "RoPE with axial frequencies rotates all of their pairs",
+            got="partial='proportional' beside Axial",
+            expected="partial='slice', or Sections",
+        )
+
+    @property
+    def position_axes(self) -> int:
+        """How many axes positions may have."""
+        return 1 if self.axes is None else len(self.axes.sizes)
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:
         """None: the frequencies are fixed."""
@@ -150,17 +167,28 @@ class RoPE(Scheme):
             got=f"head_dim={head_dim}",
             expected="an even head_dim",
         )
+        if self.axes is not None:
+            self.axes.check_width(rotated)
         if self.scaling is not None:
-            self.scaling.check_width(self.base, rotated)
+            for width in _widths(self, head_dim):
+                self.scaling.check_width(self.base, width)
+
+
+def _widths(scheme: RoPE, head_dim: int) -> tuple[int, ...]:
+    """The widths over which a list of frequencies falls from fast to slow."""
+    if isinstance(scheme.axes, Axial):
+        return tuple(2 * size for size in scheme.axes.sizes)
+    return (scheme.rotated(head_dim),)
 
 
 @functools.lru_cache(maxsize=256)
 def _frequencies(scheme: RoPE, head_dim: int, length: int) -> tuple[float, ...]:
-    base, width = Decimal(scheme.base), scheme.rotated(head_dim)
-    turning = width if scheme.rotary_dim is None else scheme.rotary_dim
+    base, found = Decimal(scheme.base), []
     with decimals():
-        if scheme.scaling is None:
-            found = geometric(base, width)
-        else:
-            found = scheme.scaling.frequencies(base, width, length)
-        return tuple(float(f) if 2 * m < turning else 0.0 for m, f in enumerate(found))
+        for width in _widths(scheme, head_dim):
+            if scheme.scaling is None:
+                found += geometric(base, width)
+            else:
+                found += scheme.scaling.frequencies(base, width, length)
+        turning = len(found) if scheme.rotary_dim is None else scheme.rotary_dim // 2
+        return tuple(float(f) if m < turning else 0.0 for m, f in enumerate(found))

@@ -20,7 +20,7 @@ __all__ = ["Positions", "distance_range", "position_range"]
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=["query", "key"],
+    data_fields=["query", "key", "axes"],
     meta_fields=["Lq", "Lk", "causal"],
 )
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Positions:
         Lq: Number of queries.
         Lk: Number of keys.
         causal: Keys at later positions than the query's are never read.
+        axes: Positions of queries [B, Lq, A] and keys [B, Lk, A] where they have several axes;
+            `query` and `key` are then the default, the order of the tokens.
     """
 
     # Any: JAX also rebuilds the record around placeholders that are no arrays.
@@ -42,25 +44,42 @@ class Positions:
     Lq: int
     Lk: int
     causal: bool
+    axes: Any = None
 
     @classmethod
     def of(
         cls,
-        query: Int[Array, "*Bq Lq"] | None,
-        key: Int[Array, "*Bk Lk"] | None,
+        query: Int[Array, "..."] | None,
+        key: Int[Array, "..."] | None,
         sizes: Sizes,
         causal: bool,
+        axes: int = 1,
     ) -> Positions:
         """Checked positions; where only one side is given the other is the default's."""
         B, Lq, Lk = sizes.B, sizes.Lq, sizes.Lk
         for name, given, L in (("query_positions", query, Lq), ("key_positions", key, Lk)):
             if given is not None:
-                check_positions(name, given.shape, str(given.dtype), B, L)
+                check_positions(name, given.shape, str(given.dtype), B, L, axes)
         if query is None and key is None:
             return cls(None, None, Lq, Lk, causal)
         query = jnp.arange(Lk - Lq, Lk) if query is None else _whole(query)
         key = jnp.arange(Lk) if key is None else _whole(key)
+        if query.ndim == 3 or key.ndim == 3:
+            along = tuple(
+                jnp.broadcast_to(
+                    at if at.ndim == 3 else jnp.atleast_2d(at)[..., None], (B, L, axes)
+                )
+                for at, L in ((query, Lq), (key, Lk))
+            )
+            return cls(None, None, Lq, Lk, causal, along)
         return cls(jnp.broadcast_to(query, (B, Lq)), jnp.broadcast_to(key, (B, Lk)), Lq, Lk, causal)
+
+    def along_axes(self) -> tuple[Int[Array, "..."], Int[Array, "..."]]:
+        """The positions with all of their axes; without an axis of that kind there is one."""
+        if self.axes is None:
+            return self.arrays()
+        query, key = self.axes
+        return query, key
 
     def arrays(self) -> tuple[Int[Array, "*Bq Lq"], Int[Array, "*Bk Lk"]]:
         """The positions as arrays, the default's written out."""
@@ -79,7 +98,7 @@ class Positions:
         return replace(self, query=of_query(query), key=of_key(key))
 
 
-def _whole(positions: Int[Array, "*B L"]) -> Int[Array, "*B L"]:
+def _whole(positions: Int[Array, "..."]) -> Int[Array, "..."]:
     """Positions in JAX's default integers, half of whose range distances can be taken in."""
     if not isinstance(positions, jax.core.Tracer):
         values = np.asarray(positions)

@@ -21,7 +21,7 @@ __all__ = ["angles", "byte_angles", "call_lengths", "lower", "rotate", "seen_len
 
 def lower(scheme: RoPE, params: Mapping[str, Array], call: Call) -> Lowered:
     """score = scale * <R(i) q, R(j) k>."""
-    query, key = call.positions.arrays()
+    query, key = call.positions.along_axes()
     d, dtype = call.q.shape[-1], call.q.dtype
     q = rotate(call.q, *turns(scheme, query, call.positions, d, dtype), scheme.layout)
     k = rotate(call.k, *turns(scheme, key, call.positions, d, dtype), scheme.layout)
@@ -30,7 +30,7 @@ def lower(scheme: RoPE, params: Mapping[str, Array], call: Call) -> Lowered:
 
 def turns(
     scheme: RoPE,
-    at: Int[Array, "*B L"],
+    at: Int[Array, "..."],
     positions: Positions,
     head_dim: int,
     dtype: jnp.dtype,
@@ -48,13 +48,12 @@ def turns(
         )
     elif isinstance(scaling, DynamicNTK) and scaling.length is None:
         lengths = check_length_seen(seen_lengths(positions))
-        rows = [at] if at.ndim == 1 else list(at)
+        rows = [at] if at.ndim == 1 else [at[row : row + 1] for row in range(len(at))]
         by_row = [
             angles(scheme, row, head_dim, dtype, length)
             for row, length in zip(rows, lengths, strict=True)
         ]
-        stacked = [jnp.stack(parts) for parts in zip(*by_row, strict=True)]
-        cos, sin = (parts.reshape(*at.shape, -1) for parts in stacked)
+        cos, sin = (jnp.concatenate(parts) for parts in zip(*by_row, strict=True))
     else:
         cos, sin = angles(scheme, at, head_dim, dtype)
     if scaling is not None:
@@ -64,39 +63,54 @@ def turns(
 
 def call_lengths(positions: Positions) -> Int[Array, "*B"]:
     """The length of each row: its largest position + 1, over queries and keys."""
-    query, key = positions.arrays()
-    return jnp.maximum(query.max(-1), key.max(-1)) + 1
+    query, key = positions.along_axes()
+    within = -1 if positions.axes is None else (-2, -1)
+    return jnp.maximum(query.max(within), key.max(within)) + 1
 
 
 def seen_lengths(positions: Positions) -> list[int] | None:
     """The length of each row, or of all as one; None where values are traced."""
-    if positions.query is None or positions.key is None:
+    given = positions.axes or (positions.query, positions.key)
+    if given[0] is None:
         return [positions.Lk]
-    if isinstance(positions.query, jax.core.Tracer) or isinstance(positions.key, jax.core.Tracer):
+    if any(isinstance(at, jax.core.Tracer) for at in given):
         return None
-    return [
-        int(max(query.max(), key.max())) + 1
-        for query, key in zip(np.asarray(positions.query), np.asarray(positions.key), strict=True)
-    ]
+    query, key = map(np.asarray, given)
+    return [int(max(*map(np.max, row))) + 1 for row in zip(query, key, strict=True)]
 
 
 def angles(
     scheme: RoPE | XPos,
-    positions: Int[Array, "*B L"],
+    positions: Int[Array, "..."],
     head_dim: int,
     dtype: jnp.dtype,
     length: int = 0,
 ) -> tuple[Float[Array, "*B L m"], Float[Array, "*B L m"]]:
-    """Cosines and sines of position * f_m, by adding the angles of the position's bytes."""
+    """Cosines and sines of position * f_m, by adding the angles of the position's bytes.
+
+    Positions are [L] or [B, L], or [B, L, A], of which each pair takes its own axis.
+    """
     cos_table, sin_table = byte_angles(scheme, head_dim, dtype, length)
+    if positions.ndim == 3:
+        assert isinstance(scheme, RoPE)
+        assert scheme.axes is not None
+        positions = positions[..., np.array(scheme.axes.axis_of_pair())]
+
+        def read(table: Array, byte: Array) -> Array:
+            return table[byte, jnp.arange(table.shape[-1])]
+    else:
+        positions = positions[..., None]
+
+        def read(table: Array, byte: Array) -> Array:
+            return jnp.take(table, byte[..., 0], axis=0, mode="clip")
+
     distance_from_zero = jnp.abs(positions)
     cos, sin = jnp.ones((), dtype), jnp.zeros((), dtype)
     for place in range(BYTES):
         byte = (distance_from_zero >> (8 * place)) & 255
-        cos_byte = jnp.take(cos_table[place], byte, axis=0, mode="clip")
-        sin_byte = jnp.take(sin_table[place], byte, axis=0, mode="clip")
+        cos_byte, sin_byte = read(cos_table[place], byte), read(sin_table[place], byte)
         cos, sin = cos * cos_byte - sin * sin_byte, sin * cos_byte + cos * sin_byte
-    return cos, sin * jnp.sign(positions)[..., None].astype(dtype)
+    return cos, sin * jnp.sign(positions).astype(dtype)
 
 
 def byte_angles(

@@ -25,6 +25,8 @@ class Positions:
         Lq: Number of queries.
         Lk: Number of keys.
         causal: Keys at later positions than the query's are never read.
+        axes: Positions of queries [B or 1, Lq, A] and keys [B or 1, Lk, A] where they have several
+            axes; `query` and `key` are then the default, the order of the tokens.
     """
 
     query: Int[Tensor, "*Bq Lq"] | None
@@ -32,20 +34,22 @@ class Positions:
     Lq: int
     Lk: int
     causal: bool
+    axes: tuple[Int[Tensor, "Bq Lq A"], Int[Tensor, "Bk Lk A"]] | None = None
 
     @classmethod
     def of(
         cls,
-        query: Int[Tensor, "*Bq Lq"] | None,
-        key: Int[Tensor, "*Bk Lk"] | None,
+        query: Int[Tensor, "..."] | None,
+        key: Int[Tensor, "..."] | None,
         sizes: Sizes,
         causal: bool,
+        axes: int = 1,
     ) -> Positions:
         """Checked positions; where only one side is given the other is the default's."""
         B, Lq, Lk = sizes.B, sizes.Lq, sizes.Lk
         for name, given, L in (("query_positions", query, Lq), ("key_positions", key, Lk)):
             if given is not None:
-                check_positions(name, tuple(given.shape), str(given.dtype), B, L)
+                check_positions(name, tuple(given.shape), str(given.dtype), B, L, axes)
         # Widened first: the difference of two positions does not fit the narrow types.
         query = None if query is None else query.long()
         key = None if key is None else key.long()
@@ -53,7 +57,19 @@ class Positions:
             key = torch.arange(Lk, device=query.device)
         elif key is not None and query is None:
             query = torch.arange(Lk - Lq, Lk, device=key.device)
+        if query is not None and key is not None and (query.ndim == 3 or key.ndim == 3):
+            along = [
+                at if at.ndim == 3 else at.reshape(-1, L, 1).expand(-1, L, axes)
+                for at, L in ((query, Lq), (key, Lk))
+            ]
+            return cls(None, None, Lq, Lk, causal, (along[0], along[1]))
         return cls(query, key, Lq, Lk, causal)
+
+    def along_axes(self, device: torch.device) -> tuple[Int[Tensor, "..."], Int[Tensor, "..."]]:
+        """The positions with all of their axes; without an axis of that kind there is one."""
+        if self.axes is None:
+            return self.tensors(device)
+        return self.axes[0].to(device), self.axes[1].to(device)
 
     def tensors(self, device: torch.device) -> tuple[Int[Tensor, "*Bq Lq"], Int[Tensor, "*Bk Lk"]]:
         """The positions as tensors, the default's written out."""

@@ -21,7 +21,7 @@ __all__ = ["angles", "byte_angles", "call_lengths", "lower", "rotate", "seen_len
 
 def lower(scheme: RoPE, params: Mapping[str, Tensor], call: Call) -> Lowered:
     """score = scale * <R(i) q, R(j) k>."""
-    query, key = call.positions.tensors(call.q.device)
+    query, key = call.positions.along_axes(call.q.device)
     d, dtype = call.q.shape[-1], call.q.dtype
     q = rotate(call.q, *turns(scheme, query, call.positions, d, dtype), scheme.layout)
     k = rotate(call.k, *turns(scheme, key, call.positions, d, dtype), scheme.layout)
@@ -30,7 +30,7 @@ def lower(scheme: RoPE, params: Mapping[str, Tensor], call: Call) -> Lowered:
 
 def turns(
     scheme: RoPE,
-    at: Int[Tensor, "*B L"],
+    at: Int[Tensor, "..."],
     positions: Positions,
     head_dim: int,
     dtype: torch.dtype,
@@ -59,17 +59,21 @@ def turns(
 
 def call_lengths(positions: Positions, device: torch.device) -> Int[Tensor, "*B"]:
     """The length of each row: its largest position + 1, over queries and keys."""
-    query, key = positions.tensors(device)
-    return torch.maximum(query.amax(-1), key.amax(-1)) + 1
+    lengths = [
+        at.amax(-1) if positions.axes is None else at.amax((-2, -1))
+        for at in positions.along_axes(device)
+    ]
+    return torch.maximum(*lengths) + 1
 
 
 def seen_lengths(positions: Positions) -> list[int] | None:
     """The length of each row, or of all as one; None where values cannot be seen."""
-    if positions.query is None or positions.key is None:
+    given = positions.axes or (positions.query, positions.key)
+    if given[0] is None:
         return [int(positions.Lk)]
     if torch.compiler.is_compiling():
         return None
-    lengths = call_lengths(positions, positions.query.device).reshape(-1)
+    lengths = call_lengths(positions, given[0].device).reshape(-1)
     try:
         return [int(length) for length in lengths]
     except RuntimeError:  # torch.func.vmap and the meta device refuse .item()
@@ -78,23 +82,39 @@ def seen_lengths(positions: Positions) -> list[int] | None:
 
 def angles(
     scheme: RoPE | XPos,
-    positions: Int[Tensor, "*B L"],
+    positions: Int[Tensor, "..."],
     head_dim: int,
     dtype: torch.dtype,
     length: int = 0,
 ) -> tuple[Float[Tensor, "*B L m"], Float[Tensor, "*B L m"]]:
-    """Cosines and sines of position * f_m, by adding the angles of the position's bytes."""
+    """Cosines and sines of position * f_m, by adding the angles of the position's bytes.
+
+    Positions are [L] or [B, L], or [B, L, A], of which each pair takes its own axis.
+    """
     tables = byte_angles(scheme, head_dim, dtype, length)
     cos_table, sin_table = (table.to(positions.device) for table in tables)
+    if positions.ndim == 3:
+        assert isinstance(scheme, RoPE)
+        assert scheme.axes is not None
+        positions = positions[..., list(scheme.axes.axis_of_pair())]
+
+        def read(table: Tensor, byte: Tensor) -> Tensor:
+            return table[byte, torch.arange(table.shape[-1], device=table.device)]
+    else:
+        positions = positions.unsqueeze(-1)
+
+        def read(table: Tensor, byte: Tensor) -> Tensor:
+            return table[byte.squeeze(-1)]
+
     distance_from_zero = positions.abs()
     cos, sin = torch.ones((), dtype=dtype), torch.zeros((), dtype=dtype)
     for place in range(BYTES):
         byte = (distance_from_zero >> (8 * place)) & 255
-        cos_byte, sin_byte = cos_table[place][byte], sin_table[place][byte]
+        cos_byte, sin_byte = read(cos_table[place], byte), read(sin_table[place], byte)
         cos, sin = cos * cos_byte - sin * sin_byte, sin * cos_byte + cos * sin_byte
     # What has more bytes is not a number, rather than another position's angle.
-    beyond = (distance_from_zero >> (8 * BYTES) != 0).unsqueeze(-1)
-    return cos.masked_fill(beyond, torch.nan), sin * positions.sign().unsqueeze(-1)
+    beyond = distance_from_zero >> (8 * BYTES) != 0
+    return cos.masked_fill(beyond, torch.nan), sin * positions.sign()
 
 
 @constant

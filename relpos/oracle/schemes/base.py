@@ -26,12 +26,15 @@ class Token:
         position: Where it stands.
         features: What the scheme reads of the token beside that, if anything.
         allowed: For a key: whether the query at hand may attend to it.
+        axes: Where it stands along each axis, if positions have several; `position` is then its
+            number among the keys.
     """
 
     vector: Number
     position: int
     features: Number | None = None
     allowed: bool = True
+    axes: tuple[int, ...] = ()
 
 
 class SchemeOracle(Generic[S]):

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from relpos.oracle.number import Number, cosine, sine
 from relpos.oracle.schemes.base import SchemeOracle, Token
 from relpos.schemes import (
+    Axial,
     DynamicNTK,
     LinearScaling,
     Llama3Scaling,
     LongRoPE,
     NTKScaling,
     RoPE,
+    Sections,
     YaRN,
 )
 
@@ -36,13 +38,15 @@ class RoPEOracle(SchemeOracle[RoPE]):
         self, query_positions: NDArray[np.integer], key_positions: NDArray[np.integer]
     ) -> None:
         """The frequencies may depend on the length of the row."""
-        self.length = 1 + max(int(p) for p in (*query_positions, *key_positions))
+        self.length = 1 + max(int(p) for at in (query_positions, key_positions) for p in at.flat)
 
-    def _rotate(self, x: Number, position: int) -> Number:
-        d = len(x.value)
+    def _rotate(self, token: Token) -> Number:
+        x, d = token.vector, len(token.vector.value)
         partner, sign, pair = partners(d, self.scheme.rotated(d), self.scheme.layout)
         f = [0.0 if m is None else frequency(self.scheme, d, m, self.length) for m in pair]
-        angle = [position * Fraction(each) for each in f]
+        axis = [0 if m is None else _axis(self.scheme, m) for m in pair]
+        at = token.axes or (token.position,) * self.scheme.position_axes
+        angle = [at[a] * Fraction(each) for a, each in zip(axis, f, strict=True)]
         turned = x.take(np.array(partner)) * self.tape.constant(np.array(sign))
         rotated = x * cosine(self.tape, angle) + turned * sine(self.tape, angle)
         factor = attention_factor(self.scheme)
@@ -53,9 +57,7 @@ class RoPEOracle(SchemeOracle[RoPE]):
 
     def content(self, h: int, query: Token, key: Token, scale: float) -> Number:
         """scale * <R(i) q, R(j) k>."""
-        q = self._rotate(query.vector, query.position)
-        k = self._rotate(key.vector, key.position)
-        return q.dot(k) * self.tape.constant(scale)
+        return self._rotate(query).dot(self._rotate(key)) * self.tape.constant(scale)
 
 
 def partners(d: int, r: int, layout: str) -> tuple[list[int], list[float], list[int | None]]:
@@ -79,6 +81,11 @@ def frequency(scheme: RoPE, d: int, m: int, length: int) -> float:
             if m >= r / 2:
                 return 0.0
             r = Decimal(d)
+        if isinstance(scheme.axes, Axial):
+            # Frequencies begin anew with each axis.
+            axis = _axis(scheme, m)
+            m -= sum(scheme.axes.sizes[:axis])
+            r = Decimal(2 * scheme.axes.sizes[axis])
         base = Decimal(scheme.base)
         plain = 1 / base ** (2 * m / r)
         scaling = scheme.scaling
@@ -110,6 +117,26 @@ def frequency(scheme: RoPE, d: int, m: int, length: int) -> float:
             smooth /= Decimal(high) - Decimal(low)
             return float((1 - smooth) * plain / Decimal(scaling.factor) + smooth * plain)
         return float(plain)
+
+
+def _axis(scheme: RoPE, m: int) -> int:
+    """The axis of positions that pair m follows."""
+    if scheme.axes is None:
+        return 0
+    left = list(scheme.axes.sizes)
+    if isinstance(scheme.axes, Sections) and scheme.axes.order == "interleaved":
+        axis = -1
+        for _ in range(m + 1):
+            axis = (axis + 1) % len(left)
+            while left[axis] == 0:
+                axis = (axis + 1) % len(left)
+            left[axis] -= 1
+        return axis
+    axis = 0
+    while m >= left[axis]:
+        m -= left[axis]
+        axis += 1
+    return axis
 
 
 def _ramp(scaling: YaRN, r: Decimal, base: Decimal, m: int) -> Decimal:

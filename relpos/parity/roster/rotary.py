@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from relpos.errors import DistanceError, SettingError
+from relpos.errors import DistanceError, SettingError, ShapeError
 from relpos.parity.roster.row import Row, Wrong, replaced
 from relpos.schemes import (
+    Axial,
     DynamicNTK,
     LinearScaling,
     Llama3Scaling,
     LongRoPE,
     NTKScaling,
     RoPE,
+    Sections,
     XPos,
     YaRN,
 )
@@ -233,6 +235,49 @@ ROWS = (
                 SettingError,
                 "two frequency factors count turns",
                 settings=lambda: Llama3Scaling(8.0, 4.0, 1.0),
+            ),
+        ),
+    ),
+    Row(
+        "RoPE sections",
+        RoPE("half", base=100.0, axes=Sections((2, 1, 2))),
+        d=10,
+        wrong=(
+            Wrong(
+                "one-axis",
+                SettingError,
+                "Sections.sizes count the pairs of each axis",
+                settings=lambda: Sections((5,)),
+            ),
+            Wrong(
+                "order",
+                SettingError,
+                "give the first axis the most pairs",
+                settings=lambda: Sections((2, 3), order="interleaved"),
+            ),
+            _misfit("sizes", "name an axis for every rotated pair", axes=Sections((2, 2)), d=10),
+            Wrong(
+                "axes",
+                ShapeError,
+                r"or [B or 1, L, A] = [2 or 1, 5, 3]",
+                change=replaced("query_positions", np.zeros((1, 5, 2), np.int32)),
+            ),
+        ),
+    ),
+    Row(
+        "RoPE sections interleaved",
+        RoPE("interleaved", 8, 100.0, axes=Sections((2, 1, 1), order="interleaved")),
+    ),
+    Row(
+        "RoPE axial",
+        RoPE("half", base=100.0, scaling=LinearScaling(2.0), axes=Axial((3, 2))),
+        d=10,
+        wrong=(
+            Wrong(
+                "proportional",
+                SettingError,
+                "axial frequencies rotates all of their pairs",
+                settings=lambda: RoPE("half", 4, partial="proportional", axes=Axial((3, 2))),
             ),
         ),
     ),
