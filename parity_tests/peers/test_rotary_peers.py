@@ -14,15 +14,26 @@ import numpy as np
 import pytest
 import rotary_embedding_torch
 import torch
-from transformers import DeepseekV3Config, GPTJConfig, GPTNeoXConfig, LlamaConfig
+from transformers import (
+    DeepseekV3Config,
+    GPTJConfig,
+    GPTNeoXConfig,
+    LlamaConfig,
+    Qwen2VLTextConfig,
+    Qwen3VLTextConfig,
+)
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek
 from transformers.models.gpt_neox import modeling_gpt_neox as neox
 from transformers.models.gptj import modeling_gptj as gptj
 from transformers.models.llama import modeling_llama as llama
+from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen2
+from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLVisionConfig
+from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3
 
 from parity_tests.twins.twin import draw, fails, passes
 from relpos import (
+    Axial,
     DynamicNTK,
     LinearScaling,
     Llama3Scaling,
@@ -30,6 +41,7 @@ from relpos import (
     NTKScaling,
     RoPE,
     Scheme,
+    Sections,
     XPos,
     YaRN,
     oracle,
@@ -107,13 +119,15 @@ KINDS: dict[str, tuple[RoPE, dict[str, Any]]] = {
 }
 
 
-def judge(scheme: Scheme, rotate: Any, *, scale: float | None = None) -> Any:
-    """The peer's outputs and gradients against the oracle; returns q, k, v and the oracle's output.
+def agrees(twin: Any, scheme: Scheme, rotate: Any, *, d: int = d, **options: Any) -> None:
+    """The peer's outputs and gradients are the oracle's, and so are the twin's outputs.
 
     Args:
+        twin: The twin.
         scheme: What the peer should be.
         rotate: The peer: from q and k [B, H, L, d] to q and k rotated.
-        scale: The factor on <q, k>.
+        d: Head width.
+        options: `scale` or positions.
     """
     q, k, v, cotangent = (draw(n, B, H, L, d, dtype=np.float32) for n in range(4))
     exact = [a.astype(np.float64) for a in (q, k, v)]
@@ -121,27 +135,20 @@ def judge(scheme: Scheme, rotate: Any, *, scale: float | None = None) -> Any:
         scheme,
         {},
         *exact,
-        scale=scale,
+        **options,
         cotangent=cotangent.astype(np.float64),
         precision=SINGLE,
     )
     inputs = [torch.tensor(a, requires_grad=True) for a in (q, k, v)]
     turned = rotate(*inputs[:2])
     attend = torch.nn.functional.scaled_dot_product_attention
-    out = attend(*turned, inputs[2], scale=scale)
+    out = attend(*turned, inputs[2], scale=options.get("scale"))
     out.backward(torch.tensor(cotangent))
     passes(compare(truth.output, out.detach().numpy()))
     for name, tensor in zip("qkv", inputs, strict=True):
         assert tensor.grad is not None
         passes(compare(truth.gradients[name], tensor.grad.numpy()))
-    return exact
-
-
-def agrees(twin: Any, scheme: Scheme, rotate: Any, *, scale: float | None = None) -> None:
-    """The peer agrees with the oracle, and so does the twin."""
-    exact = judge(scheme, rotate, scale=scale)
-    options = {} if scale is None else {"scale": scale}
-    expected = oracle.attention(scheme, {}, *exact, scale=scale).output
+    expected = oracle.attention(scheme, {}, *exact, **options).output
     passes(compare(expected, twin.attention(scheme, {}, *exact, **options)))
 
 
@@ -288,3 +295,62 @@ def test_x_transformers_agrees(twin: Any, scheme: Scheme, options: Any) -> None:
         return turn(q, angles, factor), turn(k, angles, inverse)
 
     agrees(twin, scheme, rotate)
+
+
+@pytest.mark.parametrize("order", ["contiguous", "interleaved"])
+def test_qwen_deals_pairs_to_three_axes(twin: Any, order: Any) -> None:
+    sizes = (4, 1, 3) if order == "contiguous" else (4, 3, 3)
+    d = 2 * sum(sizes)
+    parameters = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [*sizes]}
+    config = Qwen2VLTextConfig if order == "contiguous" else Qwen3VLTextConfig
+    rotary = (
+        qwen2.Qwen2VLRotaryEmbedding if order == "contiguous" else qwen3.Qwen3VLTextRotaryEmbedding
+    )
+    module = rotary(
+        config(hidden_size=H * d, num_attention_heads=H, head_dim=d, rope_parameters=parameters)
+    )
+    at = np.random.default_rng(0).integers(0, 7, (B, L, 3))
+    place = torch.tensor(at).permute(2, 0, 1)
+    agrees(
+        twin,
+        RoPE("half", base=100.0, axes=Sections(sizes, order=order)),
+        lambda q, k: qwen2.apply_rotary_pos_emb(q, k, *module(q, place)),
+        d=d,
+        query_positions=at,
+        key_positions=at,
+    )
+
+
+def test_qwen_vision_has_frequencies_for_height_and_for_width(twin: Any) -> None:
+    d = 12
+    config = Qwen2VLVisionConfig(
+        embed_dim=H * d,
+        num_heads=H,
+        rope_parameters={"rope_type": "axial", "rope_theta": 100.0},
+    )
+    rotary = qwen2.Qwen2VLVisionRotaryEmbedding(config)
+    at = np.random.default_rng(0).integers(0, 7, (1, L, 2))
+
+    def rotate(q: Any, k: Any) -> Any:
+        cos, sin = rotary(q, torch.tensor(at[0]))
+        by_token = (x.transpose(1, 2) for x in (q, k))
+        turned = qwen2.apply_rotary_pos_emb_vision(*by_token, cos, sin)
+        return [x.transpose(1, 2) for x in turned]
+
+    scheme = RoPE("half", base=100.0, axes=Axial((3, 3)))
+    agrees(twin, scheme, rotate, d=d, query_positions=at, key_positions=at)
+
+
+def test_rotary_embedding_torch_has_frequencies_for_every_axis(twin: Any) -> None:
+    # A grid of 1 x 7 tokens from row 2 on: each axis has 4 of 8 channels.
+    peer = rotary_embedding_torch.RotaryEmbedding(4, theta=100.0, cache_if_possible=False)
+    angles = peer.get_axial_freqs(1, L, offsets=(2, 0)).reshape(L, d)
+    turn = rotary_embedding_torch.apply_rotary_emb
+    at = np.stack([np.full(L, 2), np.arange(L)], -1)[None]
+    agrees(
+        twin,
+        RoPE("interleaved", base=100.0, axes=Axial((2, 2))),
+        lambda q, k: (turn(angles, q), turn(angles, k)),
+        query_positions=at,
+        key_positions=at,
+    )

@@ -144,8 +144,8 @@ def parse_scheme(text: str | None, settings: list[str]) -> Scheme | None:
     """The scheme of `--scheme` and `--set`: a name, or a JSON object with "scheme" in it.
 
     Example:
-        >>> parse_scheme("RoPE", ["layout=half", "rotary_dim=8"])
-        RoPE(layout='half', rotary_dim=8, base=10000.0, partial='slice', scaling=None)
+        >>> parse_scheme("T5", ["num_buckets=8", "bidirectional=false"])
+        T5(num_buckets=8, max_distance=128, bidirectional=False)
     """
     values: dict[str, Any] = {}
     name = text

@@ -6,6 +6,9 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from relpos.oracle import Result
 from relpos.parity import reference
 from relpos.parity.cases import Case
@@ -134,12 +137,12 @@ def _distance_of_pair(job: Job) -> DistanceOf:
     inputs = job.case.head_inputs(job.dtype)
     Lq, Lk = job.case.Lq, job.case.Lk
 
+    def place(positions: NDArray[np.int32] | None, n: int, in_order: int) -> int:
+        return in_order if positions is None or positions.ndim == 3 else int(positions[n])
+
     def distance_of(index: tuple[int, ...]) -> int:
         _, i, j = index
-        by_order = inputs.query_positions is None or inputs.query_positions.ndim == 3
-        at = Lk - Lq + i if by_order else int(inputs.query_positions[i])
-        other = j if by_order or inputs.key_positions is None else int(inputs.key_positions[j])
-        return other - at
+        return place(inputs.key_positions, j, j) - place(inputs.query_positions, i, Lk - Lq + i)
 
     return distance_of
 

@@ -216,7 +216,7 @@ class JaxSide:
                 None if array is None else self._array(array)
                 for array in (inputs.mask, inputs.query_positions, inputs.key_positions)
             )
-            positions = Positions.of(at, others, sizes, case.causal)
+            positions = Positions.of(at, others, sizes, case.causal, case.scheme.position_axes)
             allowed = masks.attention_mask(mask, positions, sizes)
         shape = (case.B, case.H, case.Lq, case.Lk)
         if allowed is None:

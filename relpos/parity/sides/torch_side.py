@@ -181,7 +181,7 @@ class TorchSide:
             None if array is None else to_tensor(array, self.device)
             for array in (inputs.mask, inputs.query_positions, inputs.key_positions)
         )
-        positions = Positions.of(at, others, sizes, case.causal)
+        positions = Positions.of(at, others, sizes, case.causal, case.scheme.position_axes)
         allowed = masks.attention_mask(mask, positions, sizes, self.device)
         shape = (case.B, case.H, case.Lq, case.Lk)
         if allowed is None:
