@@ -20,6 +20,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import hypothesis
 import jax
 import jaxtyping
+import pytest
 import torch
 
 # Before the twins are imported anywhere: from here on every call of theirs checks the shapes and
@@ -42,3 +43,20 @@ hypothesis.settings.load_profile("relpos")
 # would take half a second each time, and the oracle's many small objects make it happen often.
 gc.collect()
 gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one row of the roster follow one another, whatever their file.
+
+    Neighbours mostly run in one worker, where the oracle's answers and compiled programs are kept.
+    """
+    from relpos.parity.roster import ROSTER
+
+    order = {name: number for number, name in enumerate(ROSTER)}
+
+    def place(item: pytest.Item) -> int:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        row = params.get("row") or getattr(params.get("job"), "row", None)
+        return order.get(getattr(row, "name", ""), -1)
+
+    items.sort(key=place)

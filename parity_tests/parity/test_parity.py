@@ -12,6 +12,12 @@ from relpos.parity.sides import Side
 # The annotations that the tests check at run time cannot be compiled by torch; test_command.py
 # runs that mode in a process of its own.
 JOBS = [job for job in Request().jobs() if job.mode != "compile"]
+# Linen decodes as nnx does, by the same cache: once is enough.
+JOBS += [
+    job
+    for job in Request(("Shaw",), ("float32",), "jax", ("decode",), thorough=True).jobs()
+    if job.kind == "linen" and job.row.representative
+]
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job.name} {job.side} {job.dtype}")

@@ -43,23 +43,18 @@ def self_attention(row: Row) -> tuple[Case, Inputs]:
     Tests change the arrays and never their shapes: in JAX they share one compilation per row.
     """
     case = Case("self", row.scheme, G=1, Lq=L, d=row.d, causal=True)
-    at = np.tile(np.arange(L, dtype=np.int32), (case.B, 1))
+    start = 0 if row.scheme.position_limits is None else row.scheme.position_limits[0]
+    at = np.tile(np.arange(start, start + L, dtype=np.int32), (case.B, 1))
     mask = np.ones((case.B, 1, L, L), bool)
     inputs = case.inputs("float64")
     return case, dataclasses.replace(inputs, mask=mask, query_positions=at, key_positions=at)
 
 
-def tokens(inputs: Inputs) -> dict[str, NDArray[Any]]:
-    """Every array with an entry per token, [B, H, L, e]."""
-    return {"q": inputs.q, "k": inputs.k, "v": inputs.v, **getattr(inputs, "features", {})}
-
-
-def with_tokens(inputs: Inputs, arrays: dict[str, NDArray[Any]]) -> Inputs:
-    """The inputs with other tokens."""
-    qkv = {name: arrays[name] for name in "qkv"}
-    features = {name: array for name, array in arrays.items() if name not in qkv}
-    others: dict[str, Any] = {"features": features} if features else {}
-    return dataclasses.replace(inputs, **qkv, **others)
+def with_tokens(inputs: Inputs, tokens: dict[str, NDArray[Any]]) -> Inputs:
+    """The inputs with other tokens, named as `Inputs.tokens` names them."""
+    qkv = {name: tokens[name] for name in "qkv"}
+    features = {name: array for name, array in tokens.items() if name not in qkv}
+    return dataclasses.replace(inputs, **qkv, features=features)
 
 
 def truth(case: Case, inputs: Inputs) -> Estimate:
@@ -80,7 +75,7 @@ def truth(case: Case, inputs: Inputs) -> Estimate:
 
 def torch_output(case: Case, inputs: Inputs) -> NDArray[Any]:
     """PyTorch's output."""
-    tensors = {name: to_tensor(array) for name, array in tokens(inputs).items()}
+    tensors = {name: to_tensor(array) for name, array in inputs.tokens.items()}
     options = {
         name: None if array is None else to_tensor(array)
         for name, array in _options(inputs).items()
@@ -130,5 +125,5 @@ def _options(inputs: Inputs) -> dict[str, Any]:
         "mask": inputs.mask,
         "query_positions": inputs.query_positions,
         "key_positions": inputs.key_positions,
-        **getattr(inputs, "features", {}),
+        **inputs.features,
     }

@@ -154,7 +154,8 @@ class Request:
 def _is_worth_its_time(job: Job, first: bool) -> bool:
     """Whether an ordinary run has the job; the others are for `thorough` and for runs by case.
 
-    PyTorch eager takes milliseconds, so every row meets it in every case and in every dtype. What
+    PyTorch eager takes milliseconds, so every row meets it in every case and in every dtype, as
+    often as the oracle allows, which takes a tenth of a second for each of the two. What
     compiles takes about a second in JAX and ten in torch.compile: every row is compiled by JAX
     once for the default positions and once for explicit ones, and each scheme's first row as a
     layer. All else is about kernels and layers, which know nothing of schemes: the representative
@@ -167,10 +168,12 @@ def _is_worth_its_time(job: Job, first: bool) -> bool:
         if mode == "compile":
             return typical and single and case == "masked" and job.call == "attention"
         if job.call == "relative_scores":
-            return single and case in ("cross", "packed")
+            return single and case == "packed"
         if mode == "vmap":
             return single and case in ("masked", "packed")
-        return single or case in ("masked", "packed") or (typical and case == "layer-self")
+        if job.call != "attention":
+            return single or (typical and case == "layer-self")
+        return single or (case, dtype) in (("packed", "float64"), ("masked", "bfloat16"))
     if job.call == "attention":
         if mode == "jit":
             once = (case, dtype) in ((default, "float32"), ("packed", "float64"))
@@ -179,10 +182,8 @@ def _is_worth_its_time(job: Job, first: bool) -> bool:
     if job.call == "relative_scores":
         return typical and single and case == "masked" and mode == "jit-vmap"
     if job.kind == "linen":
-        return typical and single and case != "layer-cross"
-    return (first and single and case == "layer-self") or (
-        typical and (single or (case, dtype) == ("layer-self", "bfloat16"))
-    )
+        return typical and single and case == "layer-self"
+    return single and ((first and case == "layer-self") or (typical and case != "layer-cross"))
 
 
 class Runner:
