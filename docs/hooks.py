@@ -66,13 +66,26 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **rest: Any) -> str:
-    """Put what there is where a page says `::: every layout` or `::: every name of PACKAGE`."""
+    """Put what there is where a page says `::: every layout` or `::: every name of PACKAGE`.
+
+    And the schemes for longer inputs where it says `<!-- schemes: longer -->`.
+    """
+    markdown = markdown.replace("<!-- schemes: longer -->", for_longer_inputs())
     markdown = re.sub(r"^::: every layout$", lambda _: layouts(), markdown, flags=re.MULTILINE)
     return re.sub(
         r"^::: every name of (\S+)$",
         lambda found: "\n\n".join(f"::: {name}" for name in public_names(found[1])),
         markdown,
         flags=re.MULTILINE,
+    )
+
+
+def for_longer_inputs() -> str:
+    """Links to the schemes that are measured beyond the lengths they were trained on."""
+    return ", ".join(
+        f"[`{name}`]({page_of(scheme)})"
+        for name, scheme in SCHEMES.items()
+        if scheme.extrapolates and name != "NoPosition"
     )
 
 

@@ -138,3 +138,9 @@ def test_nothing_is_explained_on_two_pages() -> None:
     doubled = {name for name in names if names.count(name) > 1}
     inside = {name for name in names for other in names if name.startswith(f"{other}.")}
     assert doubled | inside == set()
+
+
+def test_schemes_for_longer_inputs_are_named_where_one_chooses() -> None:
+    page = hooks.on_page_markdown((DOCS / "choosing.md").read_text())
+    named = set(re.findall(r"\[`(\w+)`\]\(schemes/", page))
+    assert named == {n for n, s in SCHEMES.items() if s.extrapolates} - {"NoPosition"} != set()
