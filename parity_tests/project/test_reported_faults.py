@@ -1,0 +1,91 @@
+"""Faults that users of other projects reported, in our words, and the test of ours for each.
+
+A fault may have several reports; a test may answer for several faults. What is reported about a
+scheme that is not here yet comes with the scheme.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from parity_tests.project.tree import ROOT
+
+#: The fault, and the test that would fail if we had it.
+FAULTS = {
+    # Direction, tables and rows.
+    "T5's buckets point the wrong way": "twins/test_distances test_t5_buckets_equal_the_reference",
+    "buckets past the table": "twins/test_distances test_t5_buckets_equal_the_oracle_at_every",
+    "a bucket's logarithm in half precision": "parity/test_mutations test_a_fault_is_caught",
+    "not relative at all": "rows/test_claims test_positions_shifted_together_change_nothing",
+    "a distance one too large": "parity/test_mutations test_a_fault_is_caught",
+    "fewer offsets than Lq + Lk - 1": "twins/test_distances test_lq_plus_lk_minus_one_distances",
+    "the centre moves with the length": "twins/test_distances test_one_row_per_distance_whatever",
+    "no clipping": "twins/test_distances test_clipped_rows_are_those_of_every_distance",
+    "a silent clamp, wrap or NaN": "twins/test_distances test_a_distance_beyond_a_table_that_may",
+    "number of heads for head width": "twins/test_distances test_a_table_of_another_width_or_head",
+    "the last rows of a square for fewer queries": "twins/test_distances test_queries_stand_at_the",
+    "queries and keys of no common range": "twins/test_distances test_positions_need_not_be_one",
+    "a table that is too small": "parity/test_roster test_wrong_inputs_are_refused_in_words",
+    "a table entry that is never read": "parity/test_roster test_the_cases_read_every_table_entry",
+    # The shift.
+    "the shift leaks the next query's row": "twins/test_distances test_the_shift_leaks_no_row",
+    "the literal shift used both ways": "twins/test_distances test_the_literal_shift_agrees_with",
+    "the wrong stride of the shift": "twins/test_distances test_the_shift_reads_a_new_column",
+    "views of permuted tensors": "rows/test_claims test_strided_views_are_read_like_their_copies",
+    # Lengths, caches and padding.
+    "a length fixed at construction": "twins/test_layers test_one_instance_serves_every_length",
+    "cross-attention crashes or guesses": "twins/test_layers test_cross_attention_counts_from_a",
+    "steps differ from the full run": "rows/test_layers test_one_token_at_a_time_equals_the_full",
+    "several tokens at once": "rows/test_layers test_rows_of_other_lengths_decode_as_if_alone",
+    "one position for all rows of a batch": "twins/test_caches test_rows_of_different_lengths",
+    "left padding moves positions": "twins/test_caches test_a_left_padded_row_equals_the_row_alone",
+    "eviction moves positions": "rows/test_layers test_dropping_old_tokens_moves_none_of_the",
+    "padding of a last chunk becomes keys": "twins/test_caches test_a_last_chunk_padded_to_its",
+    "positions guessed from zero keys": "twins/test_caches test_all_zero_keys_keep_their_positions",
+    "packed sequences see one another": "rows/test_claims test_sequences_packed_or_padded_into",
+    "a new compilation for every step": "twins/test_caches test_twenty_decoding_steps_are_one",
+    # Masks.
+    "causal from the top left": "twins/test_masks test_causal_aligns_the_queries_to_the_end",
+    "content scores see the future": "rows/test_claims test_a_causal_output_does_not_see_the",
+    "rows without any key are NaN": "twins/test_masks test_a_row_that_may_attend_to_nothing_is",
+    "a mask constant becomes infinite": "twins/test_masks test_nothing_becomes_infinite_on_the_way",
+    "a mask that does not broadcast": "rows/test_claims test_a_mask_of_any_broadcastable_shape_is",
+    "padding reads as keys": "twins/test_masks test_a_padded_key_is_never_read",
+    # Precision.
+    "angles in half precision": "twins/test_rotation test_half_precision_never_touches_an_angle",
+    "a cast rounds frequencies": "rows/test_layers test_a_layer_cast_to_half_is_the_layer_built_in",
+    "another dtype comes out": "rows/test_claims test_the_output_has_the_dtype_of_the_inputs",
+    "hard-coded dtypes": "twins/test_layers test_the_output_has_the_dtype_of_the_layer",
+    "narrow integers wrap": "twins/test_distances test_positions_in_narrow_integers_do_not_wrap",
+    "coarse matrix products in a check": "parity/test_command test_a_right_twin_passes",
+    # Rotation.
+    "two layouts of pairs": "twins/test_rotation test_the_two_pair_layouts_have_their_own_values",
+    "frequencies of the whole head for a part": "twins/test_rope_scaling test_every_share_of_the",
+    "the partner in a part": "twins/test_rope_scaling test_the_partner_of_a_channel_follows",
+    "scaling that is parsed and not applied": "rows/test_settings test_no_setting_is_ignored",
+    "frequencies kept from a longer call": "twins/test_rope_scaling test_a_short_call_after_a_long",
+    "tables of angles made anew": "twins/test_rotation test_tables_of_angles_are_made_once_and",
+    # Gradients and memory.
+    "clamped rows without a gradient": "parity/test_parity test_a_side_stays_within_its_budget",
+    "sums that differ between runs": "rows/test_claims test_gradients_are_the_same_bits_each_time",
+    "a row's share of pairs": "twins/test_gradients test_a_row_collects_one_share_per_pair",
+    "an [L, L, d] array in JAX": "twins/test_gradients test_no_array_of_pairs_times_width_exists",
+    "an [L, L, d] tensor in torch": "twins/test_gradients test_no_tensor_of_pairs_times_width",
+    # Weights and settings.
+    "buffers in the state dict": "rows/test_layers test_a_layer_stores_what_it_learns_and_nothing",
+    "a transpose that square kernels hide": "weights/test_conversion test_square_kernels_are",
+    "a position term that is never used": "rows/test_settings test_no_parameter_is_dead",
+    "an option without effect": "rows/test_settings test_no_setting_is_ignored",
+    "an unknown option is taken": "rows/test_settings test_settings_are_stored_and_unknown_ones",
+    "fresh tables of another spread": "twins/test_layers test_fresh_parameters_have_the_stated",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_reported_fault_has_a_test(fault: str) -> None:
+    file, beginning = FAULTS[fault].split()
+    tree = ast.parse((ROOT / "parity_tests" / f"{file}.py").read_text("utf-8"))
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assert len([name for name in names if name.startswith(beginning)]) == 1, beginning
