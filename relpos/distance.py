@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RowMap", "t5_bucket", "t5_row_map"]
+__all__ = ["RowMap", "deberta_bucket", "deberta_row_map", "t5_bucket", "t5_row_map"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,4 +111,67 @@ def _bucket_starts(per_side: int, exact: int, max_distance: int) -> NDArray[np.i
             else:
                 low = middle + 1
         starts.append(low)
+    return np.array(starts, np.int64)
+
+
+def deberta_bucket(
+    distance: NDArray[np.integer], *, buckets: int, max_distance: int
+) -> NDArray[np.int32]:
+    """DeBERTa's bucket of each distance, exact: from -buckets to buckets, 0 for distance 0.
+
+    With n = |d| and m = buckets / 2,
+
+        bucket(n) = n                                                              if n <= m
+                  = min(2m, m + ceil((m - 1) log(n/m) / log((max_distance - 1)/m)))  otherwise
+
+    with the sign of d. The ceiling is decided by comparing powers of whole numbers. From
+    `max_distance` on all is bucket 2m: no table has a row for more.
+
+    Args:
+        distance: Integer distances j - i of any shape.
+        buckets: Twice the distances that are told apart on each side.
+        max_distance: Distances from here on share the last bucket.
+
+    Returns:
+        Buckets of the same shape, int32.
+
+    Example:
+        >>> deberta_bucket(np.array([-600, -200, 0, 128, 130]), buckets=256, max_distance=512)
+        array([-256, -169,    0,  128,  130], dtype=int32)
+    """
+    distance = np.asarray(distance, np.int64)
+    starts = _deberta_bucket_starts(buckets // 2, max_distance)
+    bucket = np.searchsorted(starts, np.abs(distance), side="right") - 1
+    signed: NDArray[np.int64] = np.sign(distance) * bucket
+    return signed.astype(np.int32)
+
+
+@functools.cache
+def deberta_row_map(buckets: int, max_distance: int) -> RowMap:
+    """The row of each distance in a table of 2 * buckets rows, in ascending order of distances."""
+    distances = np.arange(-max_distance, max_distance + 1)
+    bucket = deberta_bucket(distances, buckets=buckets, max_distance=max_distance)
+    rows = np.clip(bucket + (buckets - 1), 0, 2 * buckets - 1).astype(np.int32)
+    rows.setflags(write=False)
+    return RowMap(-max_distance, rows)
+
+
+@functools.cache
+def _deberta_bucket_starts(m: int, max_distance: int) -> NDArray[np.int64]:
+    """The smallest n of every bucket from 0 to 2m.
+
+    Logarithmic bucket number k ends at the largest n with
+    (n / m) ** (m - 1) <= ((max_distance - 1) / m) ** k.
+    """
+    starts = list(range(m + 1))
+    for k in range(m):
+        target = (max_distance - 1) ** k * m ** (m - 1 - k)
+        low, high = m, max_distance - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if middle ** (m - 1) <= target:
+                low = middle
+            else:
+                high = middle - 1
+        starts.append(low + 1)
     return np.array(starts, np.int64)

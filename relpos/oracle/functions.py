@@ -26,6 +26,7 @@ __all__ = [
     "sine_of",
     "softplus",
     "square_root",
+    "standardised",
     "tanh",
 ]
 
@@ -59,6 +60,15 @@ def square_root(x: Number) -> Number:
     """The square root of x > 0."""
     root = np.sqrt(x.value)
     return _elementwise(x, root, 0.5 / root, -0.25 / root**3)
+
+
+def standardised(x: Number, eps: float) -> Number:
+    """(x - mean) / sqrt(variance + eps) over the entries of a vector, as in a layer norm."""
+    tape, n = x.tape, len(x.value)
+    share, ones = tape.constant(np.full(n, 1.0 / n)), tape.constant(np.ones(n))
+    centred = x - x.dot(share) * ones
+    variance = (centred * centred).dot(share)
+    return square_root(variance + tape.constant(eps)).reciprocal() * centred
 
 
 def power(base: float, x: Number) -> Number:

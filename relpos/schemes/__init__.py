@@ -6,6 +6,7 @@ from typing import Any
 
 from relpos.errors import SettingError
 from relpos.schemes.base import Init, Parameter, Scheme
+from relpos.schemes.deberta import DeBERTa
 from relpos.schemes.no_position import NoPosition
 from relpos.schemes.rope import RoPE
 from relpos.schemes.rope_axes import Axial, Sections
@@ -26,6 +27,7 @@ __all__ = [
     "SCHEMES",
     "T5",
     "Axial",
+    "DeBERTa",
     "DynamicNTK",
     "Init",
     "LinearScaling",
@@ -47,7 +49,7 @@ __all__ = [
 
 #: Every scheme by its name.
 SCHEMES: dict[str, type[Scheme]] = {
-    scheme.name: scheme for scheme in (NoPosition, Shaw, Windowed, T5, RoPE, XPos)
+    scheme.name: scheme for scheme in (NoPosition, Shaw, Windowed, T5, DeBERTa, RoPE, XPos)
 }
 
 

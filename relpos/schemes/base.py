@@ -21,6 +21,7 @@ __all__ = [
     "Projection",
     "Scheme",
     "Settings",
+    "Tied",
     "check_types",
     "constant",
     "glorot",
@@ -88,6 +89,10 @@ def glorot(fan_in: int, fan_out: int) -> Init:
 INDEX_AXES = frozenset({"heads", "kv_heads", "shared", "distance", "bucket"})
 
 
+#: Arrays of a layer that a scheme's parameter may be.
+Tied = Literal["query.kernel", "query.bias", "key.kernel", "key.bias"]
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One learned array: the same name and shape in every framework.
@@ -107,7 +112,7 @@ class Parameter:
     axes: tuple[str, ...]
     shape: tuple[int, ...]
     init: Init
-    tied: Literal["query.kernel", "query.bias", "key.kernel", "key.bias"] | None = None
+    tied: Tied | None = None
 
     def __post_init__(self) -> None:
         if len(self.axes) != len(self.shape):

@@ -7,9 +7,9 @@ from typing import Any
 
 from jax import Array
 
-from relpos.schemes import T5, NoPosition, RoPE, Scheme, Shaw, Windowed, XPos
+from relpos.schemes import T5, DeBERTa, NoPosition, RoPE, Scheme, Shaw, Windowed, XPos
 from relpos_jax.kernels.terms import Lowered
-from relpos_jax.schemes import no_position, rope, shaw, t5, windowed, xpos
+from relpos_jax.schemes import deberta, no_position, rope, shaw, t5, windowed, xpos
 from relpos_jax.schemes.call import Call
 
 __all__ = ["Call", "lower"]
@@ -19,6 +19,7 @@ _LOWERINGS: dict[type[Scheme], Any] = {
     Shaw: shaw.lower,
     Windowed: windowed.lower,
     T5: t5.lower,
+    DeBERTa: deberta.lower,
     RoPE: rope.lower,
     XPos: xpos.lower,
 }
