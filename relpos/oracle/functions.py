@@ -8,7 +8,7 @@ one rounding of f'(x).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from relpos.oracle.number import Array, Number, Pair
 
 __all__ = [
     "cosine_of",
+    "difference_of_sums",
     "exponential",
     "gelu",
     "logarithm",
@@ -123,6 +124,25 @@ def sine_of(x: Number) -> Number:
 def cosine_of(x: Number) -> Number:
     """The cosine of x, in radians."""
     return _elementwise(x, np.cos(x.value), -np.sin(x.value), -np.cos(x.value))
+
+
+def difference_of_sums(between: Sequence[Number], shared: Sequence[Number]) -> Number:
+    """sum(shared, between) - sum(shared), of which one at least has entries.
+
+    A running sum gives all such differences at once. Compensated it gives them as if what is shared
+    had never been added, so that the value has the error of what is between alone. The way back has
+    no such remedy: what is shared gets its gradient once with either sign, within two sums, and
+    where that cancels the rounding of both stays.
+    """
+    tape, count = (*between, *shared)[0].tape, len(between) + len(shared)
+    zero = np.zeros(())
+    pair = tape._sum([number.pair for number in between]) if between else (zero, zero)
+
+    def pull(adjoint: Pair) -> list[Pair]:
+        left = 2 * tape._rounding * count * adjoint[0] ** 2
+        return [adjoint] * len(between) + [(0.0 * left, left)] * len(shared)
+
+    return tape.number(pair, (*between, *shared), pull)
 
 
 def _sigmoid(v: Array) -> Array:

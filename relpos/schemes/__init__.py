@@ -7,6 +7,7 @@ from typing import Any
 from relpos.errors import SettingError
 from relpos.schemes.base import Init, Parameter, Scheme
 from relpos.schemes.deberta import DeBERTa
+from relpos.schemes.forgetting_attention import ForgettingAttention
 from relpos.schemes.no_position import NoPosition
 from relpos.schemes.rope import RoPE
 from relpos.schemes.rope_axes import Axial, Sections
@@ -29,6 +30,7 @@ __all__ = [
     "Axial",
     "DeBERTa",
     "DynamicNTK",
+    "ForgettingAttention",
     "Init",
     "LinearScaling",
     "Llama3Scaling",
@@ -49,7 +51,17 @@ __all__ = [
 
 #: Every scheme by its name.
 SCHEMES: dict[str, type[Scheme]] = {
-    scheme.name: scheme for scheme in (NoPosition, Shaw, Windowed, T5, DeBERTa, RoPE, XPos)
+    scheme.name: scheme
+    for scheme in (
+        NoPosition,
+        Shaw,
+        Windowed,
+        T5,
+        DeBERTa,
+        RoPE,
+        XPos,
+        ForgettingAttention,
+    )
 }
 
 

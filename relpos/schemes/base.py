@@ -137,6 +137,7 @@ class Projection:
         name: Its parameters are `{name}_kernel` and `{name}_bias`.
         width: Numbers per head and token, e.
         bias: Add a learned bias.
+        bias_init: Distribution of a fresh bias.
         per_head: Each head reads its own D / H channels of x, through one kernel [D/H, e] that all
             heads share; False reads all of x, through a kernel [D, H, e].
         empty: What an empty slot of a cache holds.
@@ -145,6 +146,7 @@ class Projection:
     name: str
     width: int
     bias: bool = True
+    bias_init: Init = Init("zeros")
     per_head: bool = False
     empty: float = 0.0
 
@@ -164,7 +166,7 @@ class Projection:
             fan_out = self.width
         table = [Parameter(f"{self.name}_kernel", axes, shape, glorot(shape[0], fan_out))]
         if self.bias:
-            table.append(Parameter(f"{self.name}_bias", axes[1:], shape[1:], zeros()))
+            table.append(Parameter(f"{self.name}_bias", axes[1:], shape[1:], self.bias_init))
         return tuple(table)
 
 

@@ -8,11 +8,11 @@ from jaxtyping import Array, Bool, Float
 
 from relpos_jax.kernels.by_distance import bias_scores, key_scores, query_scores, table_values
 from relpos_jax.kernels.lifting import by_head
-from relpos_jax.kernels.masks import masked_softmax
+from relpos_jax.kernels.masks import masked_softmax, not_after
 from relpos_jax.kernels.positions import Positions
-from relpos_jax.kernels.terms import Terms
+from relpos_jax.kernels.terms import Decay, Terms
 
-__all__ = ["dense", "position_scores"]
+__all__ = ["decay_scores", "dense", "position_scores"]
 
 
 def position_scores(terms: Terms, positions: Positions) -> Float[Array, "Lq Lk"] | None:
@@ -30,8 +30,18 @@ def position_scores(terms: Terms, positions: Positions) -> Float[Array, "Lq Lk"]
         pair = terms.pair_bias
         parts.append(pair.function(pair.params, *positions.arrays()))
     if terms.decay is not None:
-        parts.append(terms.decay.query[:, None] - terms.decay.key[None, :])
+        parts.append(decay_scores(terms.decay, positions))
     return sum(parts[1:], parts[0]) if parts else None
+
+
+def decay_scores(decay: Decay, positions: Positions) -> Float[Array, "Lq Lk"]:
+    """The difference of two sums for every pair whose key is not after the query, else 0."""
+    parts = zip(decay.query.T, decay.key.T, strict=True)
+    first, *others = (query[:, None] - key[None, :] for query, key in parts)
+    difference = sum(others, first)
+    if positions.causal:
+        return difference  # nobody reads the others
+    return jnp.where(not_after(positions), difference, 0.0)
 
 
 def dense(

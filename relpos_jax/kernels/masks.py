@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 from relpos.checks import Sizes, check_mask
 from relpos_jax.kernels.positions import Positions
 
-__all__ = ["attention_mask", "masked_softmax"]
+__all__ = ["attention_mask", "masked_softmax", "not_after"]
 
 
 def attention_mask(
@@ -25,10 +25,15 @@ def attention_mask(
         check_mask(mask.shape, str(mask.dtype), sizes)
     if not positions.causal:
         return mask
-    query, key = positions.arrays()
-    allowed = key[..., None, :] <= query[..., :, None]
-    allowed = allowed[:, None] if allowed.ndim == 3 else allowed[None, None]
+    past = not_after(positions)
+    allowed = past[:, None] if past.ndim == 3 else past[None, None]
     return allowed if mask is None else mask & allowed
+
+
+def not_after(positions: Positions) -> Bool[Array, "*rows Lq Lk"]:
+    """Whether the key stands where the query does or before it, for every pair."""
+    query, key = positions.arrays()
+    return key[..., None, :] <= query[..., :, None]
 
 
 def masked_softmax(

@@ -7,7 +7,7 @@ Tables are functions of distance alone:
                    + sum of key products    scale * <features[b,j,h], table[h, j-i]>
                    + sum of biases          table[h, j-i]
                    + pair_bias[h](position of i, position of j)
-                   + decay.query[b,i,h] - decay.key[b,j,h]
+                   + decay.query[b,i,h] - decay.key[b,j,h]          if j is not after i
     out[b,i,h]     = sum_j softmax(score)[i,j] * (v[b,j,h] + value_table[h, j-i])
 
 Every record is a pytree whose leaves are its arrays, so that `jax.vmap` lifts a kernel that is
@@ -90,11 +90,14 @@ class PairBias:
 @_record("query", "key")
 @dataclass(frozen=True)
 class Decay:
-    """A difference of two sums, each per token: query[b,i,h] - key[b,j,h].
+    """A difference of two sums, each per token: query[b,i,h] - key[b,j,h], 0 for keys after i.
+
+    Sums of many tokens are long numbers of which the difference may need the last digits: they come
+    in parts, and each part is subtracted on its own before the differences are added.
 
     Attributes:
-        query: [B, Lq, H]; for one head [Lq].
-        key: [B, Lk, H]; for one head [Lk].
+        query: [B, Lq, H, parts]; for one head [Lq, parts].
+        key: [B, Lk, H, parts]; for one head [Lk, parts].
     """
 
     query: Any

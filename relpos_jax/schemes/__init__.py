@@ -7,9 +7,28 @@ from typing import Any
 
 from jax import Array
 
-from relpos.schemes import T5, DeBERTa, NoPosition, RoPE, Scheme, Shaw, Windowed, XPos
+from relpos.schemes import (
+    T5,
+    DeBERTa,
+    ForgettingAttention,
+    NoPosition,
+    RoPE,
+    Scheme,
+    Shaw,
+    Windowed,
+    XPos,
+)
 from relpos_jax.kernels.terms import Lowered
-from relpos_jax.schemes import deberta, no_position, rope, shaw, t5, windowed, xpos
+from relpos_jax.schemes import (
+    deberta,
+    forgetting_attention,
+    no_position,
+    rope,
+    shaw,
+    t5,
+    windowed,
+    xpos,
+)
 from relpos_jax.schemes.call import Call
 
 __all__ = ["Call", "lower"]
@@ -22,6 +41,7 @@ _LOWERINGS: dict[type[Scheme], Any] = {
     DeBERTa: deberta.lower,
     RoPE: rope.lower,
     XPos: xpos.lower,
+    ForgettingAttention: forgetting_attention.lower,
 }
 
 

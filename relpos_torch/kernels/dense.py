@@ -12,11 +12,11 @@ from relpos_torch.kernels.by_distance import (
     query_scores,
     table_values,
 )
-from relpos_torch.kernels.masks import masked_softmax
+from relpos_torch.kernels.masks import masked_softmax, not_after
 from relpos_torch.kernels.positions import Positions
-from relpos_torch.kernels.terms import Terms
+from relpos_torch.kernels.terms import Decay, Terms
 
-__all__ = ["dense", "position_scores"]
+__all__ = ["decay_scores", "dense", "position_scores"]
 
 
 def position_scores(
@@ -37,8 +37,20 @@ def position_scores(
         pair = terms.pair_bias
         parts.append(pair.function(pair.params, *positions.tensors(device)))
     if terms.decay is not None:
-        parts.append(terms.decay.query.unsqueeze(-1) - terms.decay.key.unsqueeze(-2))
+        parts.append(decay_scores(terms.decay, positions, device))
     return sum(parts[1:], parts[0]) if parts else None
+
+
+def decay_scores(
+    decay: Decay, positions: Positions, device: torch.device
+) -> Float[Tensor, "B H Lq Lk"]:
+    """The difference of two sums for every pair whose key is not after the query, else 0."""
+    parts = zip(decay.query.unbind(-1), decay.key.unbind(-1), strict=True)
+    first, *others = (query.unsqueeze(-1) - key.unsqueeze(-2) for query, key in parts)
+    difference = sum(others, first)
+    if positions.causal:
+        return difference  # nobody reads the others
+    return difference.masked_fill(~not_after(positions, device), 0.0)
 
 
 def dense(

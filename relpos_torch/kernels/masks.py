@@ -9,7 +9,7 @@ from torch import Tensor
 from relpos.checks import Sizes, check_mask
 from relpos_torch.kernels.positions import Positions
 
-__all__ = ["attention_mask", "masked_softmax"]
+__all__ = ["attention_mask", "masked_softmax", "not_after"]
 
 
 def attention_mask(
@@ -25,10 +25,15 @@ def attention_mask(
         check_mask(tuple(mask.shape), str(mask.dtype), sizes)
     if not positions.causal:
         return mask
-    query, key = positions.tensors(device)
-    allowed = key.unsqueeze(-2) <= query.unsqueeze(-1)
-    allowed = allowed[:, None] if allowed.ndim == 3 else allowed[None, None]
+    allowed = not_after(positions, device)
     return allowed if mask is None else mask & allowed
+
+
+def not_after(positions: Positions, device: torch.device) -> Bool[Tensor, "rows 1 Lq Lk"]:
+    """Whether the key stands where the query does or before it, for every pair."""
+    query, key = positions.tensors(device)
+    past = key.unsqueeze(-2) <= query.unsqueeze(-1)
+    return past[:, None] if past.ndim == 3 else past[None, None]
 
 
 def masked_softmax(

@@ -7,7 +7,7 @@ Tables are functions of distance alone:
                    + sum of key products    scale * <features[b,h,j], table[h, j-i]>
                    + sum of biases          table[h, j-i]
                    + pair_bias[h](position of i, position of j)
-                   + decay.query[b,h,i] - decay.key[b,h,j]
+                   + decay.query[b,h,i] - decay.key[b,h,j]          if j is not after i
     out[b,h,i]     = sum_j softmax(score)[i,j] * (v[b,h,j] + value_table[h, j-i])
 """
 
@@ -69,15 +69,18 @@ class PairBias:
 
 @dataclass(frozen=True)
 class Decay:
-    """A difference of two sums, each per token: query[b,h,i] - key[b,h,j].
+    """A difference of two sums, each per token: query[b,h,i] - key[b,h,j], 0 for keys after i.
+
+    Sums of many tokens are long numbers of which the difference may need the last digits: they come
+    in parts, and each part is subtracted on its own before the differences are added.
 
     Attributes:
-        query: [B, H, Lq].
-        key: [B, H, Lk].
+        query: [B, H, Lq, parts].
+        key: [B, H, Lk, parts].
     """
 
-    query: Float[Tensor, "B H Lq"]
-    key: Float[Tensor, "B H Lk"]
+    query: Float[Tensor, "B H Lq parts"]
+    key: Float[Tensor, "B H Lk parts"]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,28 @@ from typing import Any
 
 from torch import Tensor
 
-from relpos.schemes import T5, DeBERTa, NoPosition, RoPE, Scheme, Shaw, Windowed, XPos
+from relpos.schemes import (
+    T5,
+    DeBERTa,
+    ForgettingAttention,
+    NoPosition,
+    RoPE,
+    Scheme,
+    Shaw,
+    Windowed,
+    XPos,
+)
 from relpos_torch.kernels.terms import Lowered
-from relpos_torch.schemes import deberta, no_position, rope, shaw, t5, windowed, xpos
+from relpos_torch.schemes import (
+    deberta,
+    forgetting_attention,
+    no_position,
+    rope,
+    shaw,
+    t5,
+    windowed,
+    xpos,
+)
 from relpos_torch.schemes.call import Call
 
 __all__ = ["Call", "lower"]
@@ -22,6 +41,7 @@ _LOWERINGS: dict[type[Scheme], Any] = {
     DeBERTa: deberta.lower,
     RoPE: rope.lower,
     XPos: xpos.lower,
+    ForgettingAttention: forgetting_attention.lower,
 }
 
 

@@ -7,12 +7,20 @@ and dtype, layers, decoding.
 
 from __future__ import annotations
 
-from relpos.parity.roster import buckets, content, rotary, vectors
+from relpos.parity.roster import (
+    buckets,
+    content,
+    contextual,
+    rotary,
+    vectors,
+)
 from relpos.parity.roster.row import COMMON_WRONGS, Row, Wrong
 
 __all__ = ["COMMON_WRONGS", "ROSTER", "Row", "Wrong"]
 
 #: Every scheme and setting that the harness checks, by name.
 ROSTER: dict[str, Row] = {
-    row.name: row for family in (vectors, buckets, content, rotary) for row in family.ROWS
+    row.name: row
+    for family in (vectors, buckets, content, rotary, contextual)
+    for row in family.ROWS
 }
