@@ -166,24 +166,32 @@ def test_a_torch_layer_exported_at_one_length_runs_at_others(row: Row, causal: b
         assert torch.equal(exported.module()(x), layer(x))
 
 
+def side(name: str) -> str:
+    """Whether an input has an entry per query or per key."""
+    return "q" if name.startswith("q") else "k"
+
+
 @representatives
 def test_a_jax_program_exported_without_lengths_runs_at_all(row: Row) -> None:
     _, inputs = self_attention(row)
 
-    def call(q: Any, k: Any, v: Any, params: Any) -> jax.Array:
-        return relpos_jax.attention(q, k, v, row.scheme, params, causal=True)
+    def call(tokens: Any, params: Any) -> jax.Array:
+        return relpos_jax.attention(**tokens, scheme=row.scheme, params=params, causal=True)
 
-    q, k, v = (jnp.asarray(a.swapaxes(1, 2)) for a in (inputs.q, inputs.k, inputs.v))
     params = {name: jnp.asarray(array) for name, array in inputs.params.items()}
-    Lq, Lk = jax.export.symbolic_shape("Lq, Lk")
-    by_letter = [
-        jax.ShapeDtypeStruct((a.shape[0], length, *a.shape[2:]), a.dtype)
-        for a, length in ((q, Lq), (k, Lk), (v, Lk))
-    ]
+    lengths = dict(zip(("q", "k"), jax.export.symbolic_shape("Lq, Lk"), strict=True))
+    by_letter = {
+        name: jax.ShapeDtypeStruct(
+            (a.shape[0], lengths[side(name)], a.shape[1], a.shape[3]), a.dtype
+        )
+        for name, a in inputs.tokens.items()
+    }
     with unchecked():  # nor is a symbolic length an int to the check of annotations
-        program = jax.export.export(jax.jit(call))(*by_letter, params)
+        program = jax.export.export(jax.jit(call))(by_letter, params)
     for a, b in ((7, 7), (3, 5), (1, 7), (1, 1), (5, 2)):
-        part = {"q": inputs.q[:, :, :a], "k": inputs.k[:, :, :b], "v": inputs.v[:, :, :b]}
-        got = program.call(q[:, :a], k[:, :b], v[:, :b], params)
-        expected = oracle.attention(row.scheme, inputs.params, *part.values(), causal=True)
+        kept = {"q": a, "k": b}
+        part = {name: array[:, :, : kept[side(name)]] for name, array in inputs.tokens.items()}
+        arrays = {name: jnp.asarray(array.swapaxes(1, 2)) for name, array in part.items()}
+        got = program.call(arrays, params)
+        expected = oracle.attention(row.scheme, inputs.params, **part, causal=True)
         passes(compare(expected.output, np.asarray(got).swapaxes(1, 2)))

@@ -1,8 +1,11 @@
-"""Rows of the schemes whose positions depend on what the tokens between say."""
+"""Rows of the schemes for which the tokens between a key and its query decide how far it is."""
 
 from __future__ import annotations
 
-from relpos.parity.roster.row import Row
+import dataclasses
+
+from relpos.errors import ShapeError
+from relpos.parity.roster.row import Row, Wrong
 from relpos.schemes import ForgettingAttention
 
 __all__ = ["ROWS"]
@@ -12,8 +15,14 @@ ROWS = (
         "ForgettingAttention",
         ForgettingAttention(),
         representative=True,
-        exempt={
-            "packing": "tokens at one position forget together, so sequences need their own",
-        },
+        exempt={"packing": "what stands between by position counts, in whatever sequence"},
+        wrong=(
+            Wrong(
+                "no-gates",
+                ShapeError,
+                "key_features are what ForgettingAttention reads of each token and head",
+                change=lambda inputs: dataclasses.replace(inputs, features={}),
+            ),
+        ),
     ),
 )
