@@ -21,6 +21,7 @@ from relpos.schemes.catalogue import (
     escaped,
     example_of,
     explanation,
+    fitting_example,
     folded,
     nested,
     own_arrays,
@@ -157,7 +158,7 @@ def catalogue_page() -> str:
 def scheme_page(scheme: type[Scheme], *, with_picture: bool) -> str:
     """A scheme's page: facts, formula, picture, names used elsewhere, the class."""
     first, *others = references(scheme)
-    example = example_of(scheme)
+    example = fitting_example(scheme, D, H)
     arrays = own_arrays(example, D, H)
     learned = ", ".join(f"`{array.name}` {list(array.shape)}" for array in arrays) or "nothing"
     facts = {

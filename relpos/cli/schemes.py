@@ -16,8 +16,8 @@ from relpos.schemes import SCHEMES, NoPosition, Scheme, find_scheme
 from relpos.schemes.base import Settings
 from relpos.schemes.catalogue import (
     blocks,
-    example_of,
     explanation,
+    fitting_example,
     folded,
     meanings,
     nested,
@@ -120,7 +120,7 @@ def _print_scheme(console: Console, scheme: type[Scheme], sizes: _Sizes) -> None
     facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     facts.add_column(style="bold cyan", no_wrap=True)
     facts.add_column(overflow="fold")
-    arrays = Text(f"of {example_of(scheme)}, {sizes}:\n").append(_arrays(scheme, sizes))
+    arrays = Text(f"of {_example(scheme, sizes)}, {sizes}:\n").append(_arrays(scheme, sizes))
     facts.add_row("learned arrays", arrays)
     facts.add_row("longer inputs", _longer(scheme))
     facts.add_row("keys read", "the past alone" if scheme.causal_only else "all, or causal")
@@ -172,10 +172,14 @@ def _print_names(console: Console, block: str) -> None:
     console.print(table)
 
 
+def _example(scheme: type[Scheme], sizes: _Sizes) -> Scheme:
+    return fitting_example(scheme, sizes.embed_dim, sizes.num_heads, sizes.head_dim)
+
+
 def _arrays(scheme: type[Scheme], sizes: _Sizes) -> Text:
     try:
         arrays = own_arrays(
-            example_of(scheme), sizes.embed_dim, sizes.num_heads, head_dim=sizes.head_dim
+            _example(scheme, sizes), sizes.embed_dim, sizes.num_heads, sizes.head_dim
         )
     except SettingError as error:
         return Text(f"not at these sizes: {error}")

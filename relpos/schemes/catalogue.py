@@ -22,6 +22,7 @@ __all__ = [
     "escaped",
     "example_of",
     "explanation",
+    "fitting_example",
     "folded",
     "meanings",
     "nested",
@@ -78,6 +79,23 @@ def own_arrays(
     )
     projections = {parameter.name for parameter in plain.parameters()}
     return tuple(p for p in whole.parameters() if p.name not in projections)
+
+
+def fitting_example(
+    scheme: type[Scheme], embed_dim: int, num_heads: int, head_dim: int | None = None
+) -> Scheme:
+    """The example, with the layer's width D where one of its settings has to be just that."""
+    example = example_of(scheme)
+    for setting in (None, *dataclasses.fields(scheme)):
+        if setting is None or setting.default is dataclasses.MISSING:
+            changes: dict[str, Any] = {} if setting is None else {setting.name: embed_dim}
+            try:
+                fitting = dataclasses.replace(example, **changes)
+                own_arrays(fitting, embed_dim, num_heads, head_dim)
+            except SettingError:
+                continue
+            return fitting
+    return example
 
 
 def summary(scheme: type[Scheme | Settings]) -> str:
