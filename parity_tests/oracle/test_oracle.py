@@ -26,32 +26,40 @@ def draw(seed: int, *shape: int) -> NDArray[np.float64]:
     return np.random.default_rng([seed, *shape]).standard_normal(shape)
 
 
+def weighed(output: Estimate, cotangent: NDArray[np.float64]) -> Estimate:
+    """sum(cotangent * output), with independent errors."""
+    error = np.sqrt(((output.budget * cotangent) ** 2).sum())
+    return Estimate(np.array((output.value * cotangent).sum()), np.array(error))
+
+
 def derivative(
-    loss: Callable[[Arrays], float], inputs: Arrays, name: str, index: tuple[int, ...]
+    loss: Callable[[Arrays], Estimate], inputs: Arrays, name: str, index: tuple[int, ...]
 ) -> Estimate:
     """The derivative by one entry, from values alone, and the error it may have.
 
     Four values at steps of h leave an error of the order h ** 4, which is a sixteenth of what steps
-    of 2h leave: the difference of the two bounds it. Rounding of the values is divided by h.
+    of 2h leave: the difference of the two bounds it. The rounding that the values are allowed is
+    divided by h.
     """
 
-    def at(steps: int) -> float:
+    def at(steps: int) -> Estimate:
         moved = {**inputs, name: inputs[name].copy()}
         moved[name][index] += steps * STEP
         return loss(moved)
 
-    values = {steps: at(steps) for steps in (-4, -2, -1, 1, 2, 4)}
+    losses = {steps: at(steps) for steps in (-4, -2, -1, 1, 2, 4)}
+    values = {steps: float(found.value) for steps, found in losses.items()}
 
     def central(h: int) -> float:
         near, far = values[h] - values[-h], values[2 * h] - values[-2 * h]
         return (8.0 * near - far) / (12.0 * h * STEP)
 
-    rounding = 100 * 2.0**-53 * max(abs(value) for value in values.values()) / STEP
+    rounding = max(float(found.budget) for found in losses.values()) / STEP
     return Estimate(np.array(central(1)), np.array(abs(central(1) - central(2)) + rounding))
 
 
 def check_gradients(
-    loss: Callable[[Arrays], float], inputs: Arrays, gradients: dict[str, Estimate]
+    loss: Callable[[Arrays], Estimate], inputs: Arrays, gradients: dict[str, Estimate]
 ) -> None:
     """Compare a few entries of every gradient with derivatives taken from values alone."""
     for name, array in inputs.items():
@@ -94,8 +102,8 @@ def test_gradients_are_the_derivatives_of_the_value(row: Row) -> None:
         qkv = inputs["q"], inputs["k"], inputs["v"]
         return oracle.attention(scheme, params, *qkv, mask=mask, causal=True, **read, **options)
 
-    def loss(inputs: Arrays) -> float:
-        return float((call(inputs).output.value * cotangent).sum())
+    def loss(inputs: Arrays) -> Estimate:
+        return weighed(call(inputs).output, cotangent)
 
     check_gradients(loss, inputs, call(inputs, cotangent=cotangent).gradients)
 
@@ -112,8 +120,8 @@ def test_gradients_of_a_layer_are_the_derivatives_of_its_value() -> None:
     def call(inputs: Arrays, **options: Any) -> oracle.Result:
         return oracle.layer(settings, inputs, inputs["x"], inputs["key_value"], **options)
 
-    def loss(inputs: Arrays) -> float:
-        return float((call(inputs).output.value * cotangent).sum())
+    def loss(inputs: Arrays) -> Estimate:
+        return weighed(call(inputs).output, cotangent)
 
     check_gradients(loss, inputs, call(inputs, cotangent=cotangent).gradients)
 

@@ -34,10 +34,13 @@ __all__ = [
 Function = Callable[[Array], Array]
 
 
-def _elementwise(x: Number, value: Array, slope: Array, curvature: Array) -> Number:
+def _elementwise(
+    x: Number, value: Array, slope: Array, curvature: Array, lost: Array | float = 0.0
+) -> Number:
+    """A function of x; `lost` is what cancels where the slope is made of the rounded value."""
     tape, (_, variance) = x.tape, x.pair
     pair = value, slope**2 * variance + tape._rounding * value**2
-    slopes = slope, curvature**2 * variance + tape._rounding * slope**2
+    slopes = slope, curvature**2 * variance + tape._rounding * (slope**2 + lost**2)
 
     def pull(adjoint: Pair) -> list[Pair]:
         return [tape._product(adjoint, slopes)]
@@ -79,10 +82,10 @@ def power(base: float, x: Number) -> Number:
 
 
 def sigmoid(x: Number) -> Number:
-    """1 / (1 + exp -x)."""
+    """1 / (1 + exp -x); its slope is taken as s (1 - s), which loses what s has lost near 1."""
     s = _sigmoid(x.value)
     slope = s * _sigmoid(-x.value)
-    return _elementwise(x, s, slope, slope * (1 - 2 * s))
+    return _elementwise(x, s, slope, slope * (1 - 2 * s), lost=s * s)
 
 
 def softplus(x: Number) -> Number:
@@ -92,10 +95,10 @@ def softplus(x: Number) -> Number:
 
 
 def tanh(x: Number) -> Number:
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent t; its slope is taken as 1 - t**2, which loses what t has lost."""
     t = np.tanh(x.value)
     slope = 1 / np.cosh(x.value) ** 2
-    return _elementwise(x, t, slope, -2 * t * slope)
+    return _elementwise(x, t, slope, -2 * t * slope, lost=t * t)
 
 
 def rectified(x: Number) -> Number:

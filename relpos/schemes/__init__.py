@@ -6,7 +6,9 @@ from typing import Any
 
 from relpos.errors import SettingError
 from relpos.schemes.base import Init, Parameter, Scheme
+from relpos.schemes.beit import BEiT
 from relpos.schemes.deberta import DeBERTa
+from relpos.schemes.decomposed2d import Decomposed2D
 from relpos.schemes.forgetting_attention import ForgettingAttention
 from relpos.schemes.no_position import NoPosition
 from relpos.schemes.rope import RoPE
@@ -20,6 +22,8 @@ from relpos.schemes.rope_scaling import (
     YaRN,
 )
 from relpos.schemes.shaw import Shaw
+from relpos.schemes.swin2d import Swin2D
+from relpos.schemes.swin_v2 import SwinV2
 from relpos.schemes.t5 import T5
 from relpos.schemes.windowed import Windowed
 from relpos.schemes.xpos import XPos
@@ -28,7 +32,9 @@ __all__ = [
     "SCHEMES",
     "T5",
     "Axial",
+    "BEiT",
     "DeBERTa",
+    "Decomposed2D",
     "DynamicNTK",
     "ForgettingAttention",
     "Init",
@@ -42,6 +48,8 @@ __all__ = [
     "Scheme",
     "Sections",
     "Shaw",
+    "Swin2D",
+    "SwinV2",
     "Windowed",
     "XPos",
     "YaRN",
@@ -61,6 +69,10 @@ SCHEMES: dict[str, type[Scheme]] = {
         RoPE,
         XPos,
         ForgettingAttention,
+        Swin2D,
+        SwinV2,
+        BEiT,
+        Decomposed2D,
     )
 }
 

@@ -125,7 +125,9 @@ def distance_range(positions: Positions) -> tuple[int, int] | None:
 
 
 def position_range(positions: Positions) -> tuple[int, int] | None:
-    """The lowest and highest position of a call, or None where values are traced."""
+    """The lowest and highest position of a call, or None where values, or lengths, are traced."""
+    if any(map(jax.export.is_symbolic_dim, (positions.Lq, positions.Lk))):
+        return None
     if positions.query is None or positions.key is None:
         return min(positions.Lk - positions.Lq, 0), positions.Lk - 1
     if isinstance(positions.query, jax.core.Tracer) or isinstance(positions.key, jax.core.Tracer):

@@ -9,22 +9,30 @@ from torch import Tensor
 
 from relpos.schemes import (
     T5,
+    BEiT,
     DeBERTa,
+    Decomposed2D,
     ForgettingAttention,
     NoPosition,
     RoPE,
     Scheme,
     Shaw,
+    Swin2D,
+    SwinV2,
     Windowed,
     XPos,
 )
 from relpos_torch.kernels.terms import Lowered
 from relpos_torch.schemes import (
+    beit,
     deberta,
+    decomposed2d,
     forgetting_attention,
     no_position,
     rope,
     shaw,
+    swin2d,
+    swin_v2,
     t5,
     windowed,
     xpos,
@@ -42,6 +50,10 @@ _LOWERINGS: dict[type[Scheme], Any] = {
     RoPE: rope.lower,
     XPos: xpos.lower,
     ForgettingAttention: forgetting_attention.lower,
+    Swin2D: swin2d.lower,
+    SwinV2: swin_v2.lower,
+    BEiT: beit.lower,
+    Decomposed2D: decomposed2d.lower,
 }
 
 

@@ -7,22 +7,30 @@ from typing import Any
 
 from relpos.oracle.number import Leaf, Tape
 from relpos.oracle.schemes.base import SchemeOracle, Token
+from relpos.oracle.schemes.beit import BEiTOracle
 from relpos.oracle.schemes.deberta import DeBERTaOracle
+from relpos.oracle.schemes.decomposed2d import Decomposed2DOracle
 from relpos.oracle.schemes.forgetting_attention import ForgettingAttentionOracle
 from relpos.oracle.schemes.no_position import NoPositionOracle
 from relpos.oracle.schemes.rope import RoPEOracle
 from relpos.oracle.schemes.shaw import ShawOracle
+from relpos.oracle.schemes.swin2d import Swin2DOracle
+from relpos.oracle.schemes.swin_v2 import SwinV2Oracle
 from relpos.oracle.schemes.t5 import T5Oracle
 from relpos.oracle.schemes.windowed import WindowedOracle
 from relpos.oracle.schemes.xpos import XPosOracle
 from relpos.schemes import (
     T5,
+    BEiT,
     DeBERTa,
+    Decomposed2D,
     ForgettingAttention,
     NoPosition,
     RoPE,
     Scheme,
     Shaw,
+    Swin2D,
+    SwinV2,
     Windowed,
     XPos,
 )
@@ -38,6 +46,10 @@ _ORACLES: dict[type[Scheme], type[SchemeOracle[Any]]] = {
     RoPE: RoPEOracle,
     XPos: XPosOracle,
     ForgettingAttention: ForgettingAttentionOracle,
+    Swin2D: Swin2DOracle,
+    SwinV2: SwinV2Oracle,
+    BEiT: BEiTOracle,
+    Decomposed2D: Decomposed2DOracle,
 }
 
 

@@ -11,6 +11,7 @@ from relpos.parity.roster import (
     buckets,
     content,
     contextual,
+    grids,
     rotary,
     vectors,
 )
@@ -21,6 +22,6 @@ __all__ = ["COMMON_WRONGS", "ROSTER", "Row", "Wrong"]
 #: Every scheme and setting that the harness checks, by name.
 ROSTER: dict[str, Row] = {
     row.name: row
-    for family in (vectors, buckets, content, rotary, contextual)
+    for family in (vectors, buckets, content, rotary, contextual, grids)
     for row in family.ROWS
 }

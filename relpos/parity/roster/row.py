@@ -46,7 +46,8 @@ class Row:
         scheme: The scheme with the settings that this row is about.
         d: Head width.
         D: Width of a layer's inputs.
-        past: A length past every table of the scheme; None where the table may not clip.
+        past: A length past every table of the scheme, or the whole of its grid; None where the
+            table may not clip.
         representative: Stands for its kind in checks of kernels and layers that would take too long
             for every row: vmap, torch.compile, Flax layers, exports. The representatives have every
             kind of term between them.

@@ -1,0 +1,20 @@
+"""Swin2D: the table is by offset already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jax import Array
+
+from relpos.schemes import Swin2D
+from relpos_jax.kernels.terms import Lowered, Terms
+from relpos_jax.schemes.call import Call
+from relpos_jax.schemes.grid import beyond, by_offset
+
+__all__ = ["lower"]
+
+
+def lower(scheme: Swin2D, params: Mapping[str, Array], call: Call) -> Lowered:
+    """score = scale * <q, k> + bias_table[h, offset from query to key]."""
+    table = by_offset(params["bias_table"], scheme.height, scheme.width)
+    return Lowered(call.q, call.k, Terms(call.scale, bias=(table, *beyond(scheme, call))))
