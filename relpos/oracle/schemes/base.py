@@ -51,6 +51,8 @@ class SchemeOracle(Generic[S]):
 
     def __init__(self, scheme: S, params: Mapping[str, Leaf], tape: Tape) -> None:
         self.scheme, self.params, self.tape = scheme, params, tape
+        #: What a scheme makes of each q and k, once, however many pairs they are in.
+        self.turned: dict[Number, Number] = {}
 
     def begin(
         self, query_positions: NDArray[np.integer], key_positions: NDArray[np.integer]

@@ -41,6 +41,11 @@ class RoPEOracle(SchemeOracle[RoPE]):
         self.length = 1 + max(int(p) for at in (query_positions, key_positions) for p in at.flat)
 
     def _rotate(self, token: Token) -> Number:
+        if token.vector not in self.turned:
+            self.turned[token.vector] = self._rotated(token)
+        return self.turned[token.vector]
+
+    def _rotated(self, token: Token) -> Number:
         x, d = token.vector, len(token.vector.value)
         partner, sign, pair = partners(d, self.scheme.rotated(d), self.scheme.layout)
         f = [0.0 if m is None else frequency(self.scheme, d, m, self.length) for m in pair]

@@ -19,7 +19,12 @@ __all__ = ["XPosOracle", "kept"]
 class XPosOracle(SchemeOracle[XPos]):
     """Rotation and decay of channel pairs."""
 
-    def _rotate(self, x: Number, position: int) -> Number:
+    def _rotate(self, token: Token) -> Number:
+        if token.vector not in self.turned:
+            self.turned[token.vector] = self._rotated(token.vector, token.position)
+        return self.turned[token.vector]
+
+    def _rotated(self, x: Number, position: int) -> Number:
         scheme, d = self.scheme, len(x.value)
         r = scheme.rotated(d)
         partner, sign, pair = partners(d, r, scheme.layout)
@@ -33,8 +38,8 @@ class XPosOracle(SchemeOracle[XPos]):
         r = self.scheme.rotated(d)
         pair = partners(d, r, self.scheme.layout)[2]
         left = np.array([1.0 if m is None else kept(self.scheme, m, r, steps) for m in pair])
-        q = self._rotate(query.vector, query.position) * self.tape.constant(left, rounded=True)
-        return q.dot(self._rotate(key.vector, key.position)) * self.tape.constant(scale)
+        q = self._rotate(query) * self.tape.constant(left, rounded=True)
+        return q.dot(self._rotate(key)) * self.tape.constant(scale)
 
 
 @functools.cache
