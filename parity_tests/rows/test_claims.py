@@ -33,7 +33,6 @@ from relpos.parity.roster import Row
 from relpos.parity.sides.torch_side import to_tensor
 
 
-@every_row
 @both_twins
 def test_a_causal_output_does_not_see_the_future(row: Row, twin: str) -> None:
     needs(row, "causal")
@@ -50,7 +49,6 @@ def test_a_causal_output_does_not_see_the_future(row: Row, twin: str) -> None:
         assert (after[:, :, t:] != before[:, :, t:]).all()
 
 
-@every_row
 @both_twins
 def test_positions_shifted_together_change_nothing(row: Row, twin: str) -> None:
     needs(row, "translation")
@@ -65,7 +63,6 @@ def test_positions_shifted_together_change_nothing(row: Row, twin: str) -> None:
         passes(compare(here, OUTPUTS[twin](case, dataclasses.replace(inputs, **moved))))
 
 
-@every_row
 @both_twins
 def test_sequences_packed_or_padded_into_one_row_are_each_as_if_alone(row: Row, twin: str) -> None:
     needs(row, "packing")

@@ -15,7 +15,7 @@ from relpos.parity.coverage import coverage
 from relpos.parity.integers import check_buckets, check_masks
 from relpos.parity.jobs import Job
 from relpos.parity.report import Check, Report
-from relpos.parity.roster import ROSTER, Row
+from relpos.parity.roster import FIRST_ROWS, ROSTER, Row
 from relpos.parity.sides import MODES, Answer, Side, side_of
 from relpos.parity.sides.base import gradient_of
 from relpos.schemes import T5
@@ -107,7 +107,6 @@ class Request:
 
     def jobs(self) -> list[Job]:
         """Every job of the run, those of one case together so that the oracle runs once."""
-        firsts = {row.scheme.name: row for row in reversed(ROSTER.values())}.values()
         jobs = []
         for row in self.rows:
             for dtype in self.dtypes or DTYPES:
@@ -133,7 +132,7 @@ class Request:
         ]
         if self.thorough or self.cases:
             return fitting
-        chosen = [job for job in fitting if _is_worth_its_time(job, job.row in firsts)]
+        chosen = [job for job in fitting if _is_worth_its_time(job)]
         # What is asked for by name is never left out: one case stands for it.
         missing = {self._asked(job): job for job in reversed(fitting)}
         for job in chosen:
@@ -151,18 +150,19 @@ class Request:
         )
 
 
-def _is_worth_its_time(job: Job, first: bool) -> bool:
+def _is_worth_its_time(job: Job) -> bool:
     """Whether an ordinary run has the job; the others are for `thorough` and for runs by case.
 
     PyTorch eager takes milliseconds, so every row meets it in every case and in every dtype, as
     often as the oracle allows, which takes a tenth of a second for each of the two. What
     compiles takes about a second in JAX and ten in torch.compile: every row is compiled by JAX
-    once for the default positions and once for explicit ones, and each scheme's first row as a
+    once for explicit positions, and each scheme's first row for the default ones too, and as a
     layer. All else is about kernels and layers, which know nothing of schemes: the representative
     rows have between them every kind of term.
     """
     case, dtype, mode = job.case.name, job.dtype, job.mode
     single, typical = dtype == "float32", job.row.representative
+    first = job.row is FIRST_ROWS[job.row.scheme.name]
     default = "cross" if job.row.past is None else "past"
     if job.framework == "torch":
         if mode == "compile":
@@ -176,8 +176,11 @@ def _is_worth_its_time(job: Job, first: bool) -> bool:
         return single or (case, dtype) in (("packed", "float64"), ("masked", "bfloat16"))
     if job.call == "attention":
         if mode == "jit":
-            once = (case, dtype) in ((default, "float32"), ("packed", "float64"))
-            return once or (typical and (case, dtype) == ("packed", "bfloat16"))
+            return (
+                (case, dtype) == ("packed", "float64")
+                or (first and (case, dtype) == (default, "float32"))
+                or (typical and (case, dtype) == ("packed", "bfloat16"))
+            )
         return typical and single and case == ("cross" if mode == "vmap" else "masked")
     if job.call == "relative_scores":
         return typical and single and case == "masked" and mode == "jit-vmap"

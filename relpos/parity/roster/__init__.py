@@ -17,7 +17,7 @@ from relpos.parity.roster import (
 )
 from relpos.parity.roster.row import COMMON_WRONGS, Row, Wrong
 
-__all__ = ["COMMON_WRONGS", "ROSTER", "Row", "Wrong"]
+__all__ = ["COMMON_WRONGS", "FIRST_ROWS", "ROSTER", "Row", "Wrong"]
 
 #: Every scheme and setting that the harness checks, by name.
 ROSTER: dict[str, Row] = {
@@ -25,3 +25,6 @@ ROSTER: dict[str, Row] = {
     for family in (vectors, buckets, content, rotary, contextual, grids)
     for row in family.ROWS
 }
+
+#: The first row of each scheme, which stands for it where every row would take too long.
+FIRST_ROWS: dict[str, Row] = {row.scheme.name: row for row in reversed(ROSTER.values())}
