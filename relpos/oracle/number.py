@@ -31,6 +31,7 @@ __all__ = [
     "Tape",
     "cosine",
     "sine",
+    "sinusoid",
     "softmax_mean",
 ]
 
@@ -319,6 +320,12 @@ def cosine(tape: Tape, angles: Sequence[Fraction]) -> Number:
 def sine(tape: Tape, angles: Sequence[Fraction]) -> Number:
     """Sines of exact angles, rounded to the working precision."""
     return _unit_circle(tape, [_cos_sin(angle)[1] for angle in angles])
+
+
+def sinusoid(tape: Tape, angles: Sequence[Fraction], is_sine: Sequence[bool]) -> Number:
+    """Sines of some exact angles and cosines of the others, rounded to the working precision."""
+    pairs = [_cos_sin(angle) for angle in angles]
+    return _unit_circle(tape, [pair[sine] for pair, sine in zip(pairs, is_sine, strict=True)])
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from relpos.schemes.shaw import Shaw
 from relpos.schemes.swin2d import Swin2D
 from relpos.schemes.swin_v2 import SwinV2
 from relpos.schemes.t5 import T5
+from relpos.schemes.transformer_xl import TransformerXL
 from relpos.schemes.windowed import Windowed
 from relpos.schemes.xpos import XPos
 
@@ -50,6 +51,7 @@ __all__ = [
     "Shaw",
     "Swin2D",
     "SwinV2",
+    "TransformerXL",
     "Windowed",
     "XPos",
     "YaRN",
@@ -64,6 +66,7 @@ SCHEMES: dict[str, type[Scheme]] = {
         NoPosition,
         Shaw,
         Windowed,
+        TransformerXL,
         T5,
         DeBERTa,
         RoPE,

@@ -45,8 +45,8 @@ def decay_scores(decay: Decay, positions: Positions) -> Float[Array, "Lq Lk"]:
 
 
 def dense(
-    q: Float[Array, "B Lq H d"],
-    k: Float[Array, "B Lk G d"],
+    q: Float[Array, "B Lq H c"],
+    k: Float[Array, "B Lk G c"],
     v: Float[Array, "B Lk G d"],
     terms: Terms,
     *,
@@ -80,8 +80,8 @@ def dense(
     terms, terms_by_row, terms_by_head = by_head(terms)
 
     def head(
-        q: Float[Array, "Lq d"],
-        k: Float[Array, "Lk d"],
+        q: Float[Array, "Lq c"],
+        k: Float[Array, "Lk c"],
         v: Float[Array, "Lk d"],
         terms: Terms,
         mask: Bool[Array, "Lq Lk"] | None,

@@ -130,8 +130,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class Lowered:
-    """A scheme applied to one call: queries and keys, rotated if it rotates, and its terms."""
+    """A scheme applied to one call: queries and keys, rotated if it rotates, and its terms.
 
-    q: Float[Array, "B Lq H d"]
-    k: Float[Array, "B Lk G d"]
+    Queries and keys may have become wider than the values.
+    """
+
+    q: Float[Array, "B Lq H c"]
+    k: Float[Array, "B Lk G c"]
     terms: Terms

@@ -19,6 +19,7 @@ from relpos.schemes import (
     Shaw,
     Swin2D,
     SwinV2,
+    TransformerXL,
     Windowed,
     XPos,
 )
@@ -34,6 +35,7 @@ from relpos_jax.schemes import (
     swin2d,
     swin_v2,
     t5,
+    transformer_xl,
     windowed,
     xpos,
 )
@@ -45,6 +47,7 @@ _LOWERINGS: dict[type[Scheme], Any] = {
     NoPosition: no_position.lower,
     Shaw: shaw.lower,
     Windowed: windowed.lower,
+    TransformerXL: transformer_xl.lower,
     T5: t5.lower,
     DeBERTa: deberta.lower,
     RoPE: rope.lower,

@@ -54,8 +54,8 @@ def decay_scores(
 
 
 def dense(
-    q: Float[Tensor, "B H Lq d"],
-    k: Float[Tensor, "B G Lk d"],
+    q: Float[Tensor, "B H Lq c"],
+    k: Float[Tensor, "B G Lk c"],
     v: Float[Tensor, "B G Lk d"],
     terms: Terms,
     *,

@@ -108,8 +108,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class Lowered:
-    """A scheme applied to one call: queries and keys, rotated if it rotates, and its terms."""
+    """A scheme applied to one call: queries and keys, rotated if it rotates, and its terms.
 
-    q: Float[Tensor, "B H Lq d"]
-    k: Float[Tensor, "B G Lk d"]
+    Queries and keys may have become wider than the values.
+    """
+
+    q: Float[Tensor, "B H Lq c"]
+    k: Float[Tensor, "B G Lk c"]
     terms: Terms

@@ -17,6 +17,7 @@ from relpos.oracle.schemes.shaw import ShawOracle
 from relpos.oracle.schemes.swin2d import Swin2DOracle
 from relpos.oracle.schemes.swin_v2 import SwinV2Oracle
 from relpos.oracle.schemes.t5 import T5Oracle
+from relpos.oracle.schemes.transformer_xl import TransformerXLOracle
 from relpos.oracle.schemes.windowed import WindowedOracle
 from relpos.oracle.schemes.xpos import XPosOracle
 from relpos.schemes import (
@@ -31,6 +32,7 @@ from relpos.schemes import (
     Shaw,
     Swin2D,
     SwinV2,
+    TransformerXL,
     Windowed,
     XPos,
 )
@@ -41,6 +43,7 @@ _ORACLES: dict[type[Scheme], type[SchemeOracle[Any]]] = {
     NoPosition: NoPositionOracle,
     Shaw: ShawOracle,
     Windowed: WindowedOracle,
+    TransformerXL: TransformerXLOracle,
     T5: T5Oracle,
     DeBERTa: DeBERTaOracle,
     RoPE: RoPEOracle,

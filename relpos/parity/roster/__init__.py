@@ -13,6 +13,7 @@ from relpos.parity.roster import (
     contextual,
     grids,
     rotary,
+    sinusoids,
     vectors,
 )
 from relpos.parity.roster.row import COMMON_WRONGS, Row, Wrong
@@ -22,7 +23,7 @@ __all__ = ["COMMON_WRONGS", "FIRST_ROWS", "ROSTER", "Row", "Wrong"]
 #: Every scheme and setting that the harness checks, by name.
 ROSTER: dict[str, Row] = {
     row.name: row
-    for family in (vectors, buckets, content, rotary, contextual, grids)
+    for family in (vectors, sinusoids, buckets, content, rotary, contextual, grids)
     for row in family.ROWS
 }
 
