@@ -1,10 +1,9 @@
-"""What a relative shift gets wrong when it is off by a row, a stride or a direction."""
+"""TransformerXL: projected distances, and projected queries, give the same scores."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -13,12 +12,8 @@ import relpos_jax
 import relpos_torch
 from parity_tests.twins.twin import draw, draw_params, fails, passes, unchecked
 from relpos import TransformerXL, oracle
-from relpos.checks import Sizes
 from relpos.errors import SettingError
-from relpos.parity import compare, compare_exact
-from relpos_jax.kernels import by_distance as jax_by_distance
-from relpos_torch.kernels import by_distance as torch_by_distance
-from relpos_torch.kernels.positions import Positions, distance_range
+from relpos.parity import compare
 
 H, L, d = 3, 13, 7
 WIDE, NARROW = TransformerXL("concat", width=64), TransformerXL("interleaved", width=6)
@@ -32,21 +27,6 @@ def scores(twin: Any, scheme: Any, params: Any, q: Any, k: Any, **options: Any) 
     return twin.numpy(
         of.relative_scores(twin.array(q), twin.array(k), scheme, tables, scale=1.0, **given)
     )
-
-
-@pytest.mark.parametrize("kernel", [torch_by_distance, jax_by_distance], ids=["torch", "jax"])
-def test_each_row_is_shifted_by_one_and_no_padding_is_read(kernel: Any) -> None:
-    # 10 i + p of query i at the distance p - 2.
-    by_distance = 10.0 * np.arange(3)[:, None] + np.arange(5)
-    array = torch.tensor(by_distance) if kernel is torch_by_distance else jnp.asarray(by_distance)
-    pairs = np.asarray(kernel.skew(kernel.expand(array, -2, -3, 6)))
-    expected = np.array([[2, 3, 4], [11, 12, 13], [20, 21, 22]])
-    passes(compare_exact(expected, pairs.astype(int), what="pairs"))
-
-
-def test_queries_after_a_memory_need_the_distances_of_both_sides() -> None:
-    positions = Positions.of(None, None, Sizes(B=1, H=1, G=1, Lq=3, Lk=5, d=d), causal=False)
-    assert distance_range(positions) == (-4, 2)
 
 
 @pytest.mark.parametrize("scheme", [WIDE, NARROW], ids=["distances", "queries"])
