@@ -18,6 +18,7 @@ from relpos.checks import (
 from relpos.schemes import Scheme
 from relpos_jax import schemes
 from relpos_jax.kernels import KERNELS, choose_kernel
+from relpos_jax.kernels.counted import counted_scores
 from relpos_jax.kernels.dense import position_scores
 from relpos_jax.kernels.lifting import apply
 from relpos_jax.kernels.masks import attention_mask
@@ -190,7 +191,11 @@ def relative_scores(
     one_head = apply(lowered.terms, lambda a: a[0, :, 0], lambda a: a[0])
     one_row = jax.tree.map(lambda array: array[0], positions)
     added = position_scores(one_head, one_row)
-    return scores if added is None else scores + added
+    scores = scores if added is None else scores + added
+    if one_head.counted is not None:
+        q, k = lowered.q[0, :, 0], lowered.k[0, :, 0]
+        scores = scores + counted_scores(one_head.counted, q, factor * (q @ k.T), None, one_row)
+    return scores
 
 
 def _shape(array: Array | None) -> tuple[int, ...] | None:

@@ -19,6 +19,7 @@ from relpos.checks import (
 from relpos.schemes import Scheme
 from relpos_torch import schemes
 from relpos_torch.kernels import KERNELS, choose_kernel
+from relpos_torch.kernels.counted import counted_scores
 from relpos_torch.kernels.dense import position_scores
 from relpos_torch.kernels.masks import attention_mask
 from relpos_torch.kernels.positions import Positions
@@ -181,7 +182,12 @@ def relative_scores(
         if lowered.q is not call.q or lowered.k is not call.k:
             scores = factor * (lowered.q @ lowered.k.mT - call.q @ call.k.mT)
         added = position_scores(lowered.terms, positions, q.device)
-        return (scores if added is None else scores + added)[0, 0]
+        scores = scores if added is None else scores + added
+        if lowered.terms.counted is not None:
+            content = factor * (lowered.q @ lowered.k.mT)
+            counted = counted_scores(lowered.terms.counted, lowered.q, content, None, positions)
+            scores = scores + counted
+        return scores[0, 0]
 
 
 def _shape(tensor: Tensor | None) -> tuple[int, ...] | None:

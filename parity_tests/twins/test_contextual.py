@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import relpos_torch
-from parity_tests.twins.twin import TorchTwin, draw, fails, passes
-from relpos import AttentionSettings, ForgettingAttention, oracle
+from parity_tests.twins.twin import TorchTwin, draw, draw_params, fails, passes
+from relpos import AttentionSettings, CoPE, ForgettingAttention, oracle
 from relpos.oracle import Precision
 from relpos.parity import Comparison, compare
 from relpos_torch.schemes import forgetting_attention
@@ -89,3 +89,23 @@ def test_a_fresh_layer_remembers_and_says_what_it_would_take_to_forget() -> None
         x = torch.randn(2, 7, 24)
         alone = torch.cat([layer(token) for token in x.split(1, 1)], 1)
         torch.testing.assert_close(layer(x), alone)
+
+
+def test_at_whole_places_both_twins_take_the_slope_to_the_right(twin: Any) -> None:
+    # Keys of zero count one half each: places 3.5, 3, 2.5 .. 0.5, of which 3 is the last there is.
+    scheme, H, L, d = CoPE(num_positions=4), 3, 7, 5
+    q, v, cotangent = (draw(n, 1, H, L, d) for n in range(3))
+    k, params = np.zeros_like(q), draw_params(scheme, H, d)
+    truth = oracle.attention(scheme, params, q, k, v, causal=True, cotangent=cotangent)
+    gradients = twin.gradients(scheme, params, q, k, v, cotangent=cotangent, causal=True)
+    for name, gradient in gradients.items():
+        passes(compare(truth.gradients[name], gradient))
+
+
+def test_a_key_that_is_not_a_number_has_no_place(twin: Any) -> None:
+    scheme = CoPE(num_positions=4)
+    q, k, v = (draw(n, 2, 3, 7, 5) for n in range(3))
+    k[1, :, 2] = np.nan
+    out = twin.attention(scheme, draw_params(scheme, 3, 5), q, k, v)
+    assert np.isfinite(out[0]).all()
+    assert np.isnan(out[1]).all()

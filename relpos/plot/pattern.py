@@ -130,8 +130,10 @@ def pattern_of(
     if scheme.translation_invariant:
         shown = _spread(length, PIXELS)
         distances = _distances(scheme, length)
-        # The first token looks ahead and the last one back: no position lies outside the input.
-        past, future = distances[distances < 0], distances[distances >= 0]
+        # The first token looks ahead and the last one back: no position lies outside the input. A
+        # causal scheme looks back alone, at its own token too, which may count for the others.
+        ahead_from = 1 if scheme.causal_only else 0
+        past, future = distances[distances < ahead_from], distances[distances >= ahead_from]
         last = length - 1
         behind, reads_behind = asked.scores(np.array([last]), past + last)
         ahead, reads_ahead = asked.scores(np.array([0]), future)

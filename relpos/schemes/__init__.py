@@ -7,6 +7,7 @@ from typing import Any
 from relpos.errors import SettingError
 from relpos.schemes.base import Init, Parameter, Scheme
 from relpos.schemes.beit import BEiT
+from relpos.schemes.cope import CoPE
 from relpos.schemes.deberta import DeBERTa
 from relpos.schemes.decomposed2d import Decomposed2D
 from relpos.schemes.forgetting_attention import ForgettingAttention
@@ -34,6 +35,7 @@ __all__ = [
     "T5",
     "Axial",
     "BEiT",
+    "CoPE",
     "DeBERTa",
     "Decomposed2D",
     "DynamicNTK",
@@ -76,6 +78,7 @@ SCHEMES: dict[str, type[Scheme]] = {
         SwinV2,
         BEiT,
         Decomposed2D,
+        CoPE,
     )
 }
 

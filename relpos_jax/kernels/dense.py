@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from relpos_jax.kernels.by_distance import bias_scores, key_scores, query_scores, table_values
+from relpos_jax.kernels.counted import counted_scores
 from relpos_jax.kernels.lifting import by_head
 from relpos_jax.kernels.masks import masked_softmax, not_after
 from relpos_jax.kernels.positions import Positions
@@ -16,7 +17,7 @@ __all__ = ["decay_scores", "dense", "position_scores"]
 
 
 def position_scores(terms: Terms, positions: Positions) -> Float[Array, "Lq Lk"] | None:
-    """All terms of one head's scores but the content; None if there are none."""
+    """All terms of one head's scores but the content and what it counts; None if there are none."""
     parts = []
     for products, scores_of in ((terms.query, query_scores), (terms.key, key_scores)):
         for product in products:
@@ -88,9 +89,12 @@ def dense(
         keep: Bool[Array, "Lq Lk"] | None,
         positions: Positions,
     ) -> Float[Array, "Lq d"]:
-        scores = terms.scale * (q @ k.T)
+        content = terms.scale * (q @ k.T)
         added = position_scores(terms, positions)
-        weights = masked_softmax(scores if added is None else scores + added, mask)
+        scores = content if added is None else content + added
+        if terms.counted is not None:
+            scores = scores + counted_scores(terms.counted, q, content, mask, positions)
+        weights = masked_softmax(scores, mask)
         if keep is not None:
             weights = jnp.where(keep, weights / (1.0 - dropout), 0.0)
         out = weights @ v

@@ -38,11 +38,13 @@ def apply(
     def product(old: Product) -> Product:
         return replace(old, features=per_token(old.features), table=table(old.table))
 
-    pair, decay = terms.pair_bias, terms.decay
+    pair, decay, counted = terms.pair_bias, terms.decay, terms.counted
     if pair is not None:
         pair = replace(pair, params=tuple(map(per_head, pair.params)))
     if decay is not None:
         decay = Decay(per_token(decay.query), per_token(decay.key))
+    if counted is not None:
+        counted = replace(counted, values=per_head(counted.values))
     return replace(
         terms,
         query=tuple(map(product, terms.query)),
@@ -50,5 +52,6 @@ def apply(
         bias=tuple(map(table, terms.bias)),
         pair_bias=pair,
         decay=decay,
+        counted=counted,
         value_table=None if terms.value_table is None else table(terms.value_table),
     )

@@ -8,6 +8,7 @@ Tables are functions of distance alone:
                    + sum of biases          table[h, j-i]
                    + pair_bias[h](position of i, position of j)
                    + decay.query[b,i,h] - decay.key[b,j,h]          if j is not after i
+                   + counted.scale * <q[b,i,h], counted[h] at the place of j>
     out[b,i,h]     = sum_j softmax(score)[i,j] * (v[b,j,h] + value_table[h, j-i])
 
 Every record is a pytree whose leaves are its arrays, so that `jax.vmap` lifts a kernel that is
@@ -24,7 +25,7 @@ from typing import Any, TypeVar
 import jax
 from jaxtyping import Array, Float
 
-__all__ = ["Decay", "Lowered", "PairBias", "Product", "Table", "Terms"]
+__all__ = ["Counted", "Decay", "Lowered", "PairBias", "Product", "Table", "Terms"]
 
 R = TypeVar("R")
 
@@ -104,7 +105,24 @@ class Decay:
     key: Any
 
 
-@_record("query", "key", "bias", "pair_bias", "decay", "value_table", static=("scale",))
+@_record("values", static=("scale",))
+@dataclass(frozen=True)
+class Counted:
+    """Queries times a vector per place, where the content counts the places of a query's keys.
+
+    `kernels.counted` has the formula. A place depends on all scores of its query, so that only the
+    kernel `dense` serves this term.
+
+    Attributes:
+        values: A vector per whole place [1 or H, N, d]; for one head [N, d], N >= 2.
+        scale: The factor on their product.
+    """
+
+    values: Any
+    scale: float = 1.0
+
+
+@_record("query", "key", "bias", "pair_bias", "decay", "counted", "value_table", static=("scale",))
 @dataclass(frozen=True)
 class Terms:
     """The terms of one attention call.
@@ -116,6 +134,7 @@ class Terms:
         bias: Numbers per distance, added to the scores.
         pair_bias: A number per pair of positions, added to the scores.
         decay: A difference of sums per token, added to the scores.
+        counted: A product per pair by the place that the content counts, added to the scores.
         value_table: A vector per distance, added to the values.
     """
 
@@ -125,6 +144,7 @@ class Terms:
     bias: tuple[Table, ...] = ()
     pair_bias: PairBias | None = None
     decay: Decay | None = None
+    counted: Counted | None = None
     value_table: Table | None = None
 
 

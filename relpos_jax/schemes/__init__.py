@@ -10,6 +10,7 @@ from jax import Array
 from relpos.schemes import (
     T5,
     BEiT,
+    CoPE,
     DeBERTa,
     Decomposed2D,
     ForgettingAttention,
@@ -26,6 +27,7 @@ from relpos.schemes import (
 from relpos_jax.kernels.terms import Lowered
 from relpos_jax.schemes import (
     beit,
+    cope,
     deberta,
     decomposed2d,
     forgetting_attention,
@@ -57,6 +59,7 @@ _LOWERINGS: dict[type[Scheme], Any] = {
     SwinV2: swin_v2.lower,
     BEiT: beit.lower,
     Decomposed2D: decomposed2d.lower,
+    CoPE: cope.lower,
 }
 
 

@@ -12,6 +12,7 @@ from relpos_torch.kernels.by_distance import (
     query_scores,
     table_values,
 )
+from relpos_torch.kernels.counted import counted_scores
 from relpos_torch.kernels.masks import masked_softmax, not_after
 from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Decay, Terms
@@ -22,7 +23,7 @@ __all__ = ["decay_scores", "dense", "position_scores"]
 def position_scores(
     terms: Terms, positions: Positions, device: torch.device
 ) -> Float[Tensor, "*B Lq Lk"] | None:
-    """All terms of the scores but the content; None if there are none."""
+    """All terms of the scores but the content and what it counts; None if there are none."""
     parts = []
     for products, scores_of in ((terms.query, query_scores), (terms.key, key_scores)):
         for product in products:
@@ -79,9 +80,12 @@ def dense(
     """
     per_group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(per_group, 1), v.repeat_interleave(per_group, 1)
-    scores = terms.scale * (q @ k.mT)
+    content = terms.scale * (q @ k.mT)
     added = position_scores(terms, positions, q.device)
-    weights = masked_softmax(scores if added is None else scores + added, mask)
+    scores = content if added is None else content + added
+    if terms.counted is not None:
+        scores = scores + counted_scores(terms.counted, q, content, mask, positions)
+    weights = masked_softmax(scores, mask)
     weights = torch.nn.functional.dropout(weights, dropout)
     out = weights @ v
     if terms.value_table is not None:

@@ -8,6 +8,7 @@ Tables are functions of distance alone:
                    + sum of biases          table[h, j-i]
                    + pair_bias[h](position of i, position of j)
                    + decay.query[b,h,i] - decay.key[b,h,j]          if j is not after i
+                   + counted.scale * <q[b,h,i], counted[h] at the place of j>
     out[b,h,i]     = sum_j softmax(score)[i,j] * (v[b,h,j] + value_table[h, j-i])
 """
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["Decay", "Lowered", "PairBias", "Product", "Table", "Terms"]
+__all__ = ["Counted", "Decay", "Lowered", "PairBias", "Product", "Table", "Terms"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,22 @@ class Decay:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """Queries times a vector per place, where the content counts the places of a query's keys.
+
+    `kernels.counted` has the formula. A place depends on all scores of its query, so that only the
+    kernel `dense` serves this term.
+
+    Attributes:
+        values: A vector per whole place [1 or H, N, d], N >= 2.
+        scale: The factor on their product.
+    """
+
+    values: Float[Tensor, "heads N d"]
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
 class Terms:
     """The terms of one attention call.
 
@@ -94,6 +111,7 @@ class Terms:
         bias: Numbers per distance, added to the scores.
         pair_bias: A number per pair of positions, added to the scores.
         decay: A difference of sums per token, added to the scores.
+        counted: A product per pair by the place that the content counts, added to the scores.
         value_table: A vector per distance, added to the values.
     """
 
@@ -103,6 +121,7 @@ class Terms:
     bias: tuple[Table, ...] = ()
     pair_bias: PairBias | None = None
     decay: Decay | None = None
+    counted: Counted | None = None
     value_table: Table | None = None
 
 

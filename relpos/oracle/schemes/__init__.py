@@ -8,6 +8,7 @@ from typing import Any
 from relpos.oracle.number import Leaf, Tape
 from relpos.oracle.schemes.base import SchemeOracle, Token
 from relpos.oracle.schemes.beit import BEiTOracle
+from relpos.oracle.schemes.cope import CoPEOracle
 from relpos.oracle.schemes.deberta import DeBERTaOracle
 from relpos.oracle.schemes.decomposed2d import Decomposed2DOracle
 from relpos.oracle.schemes.forgetting_attention import ForgettingAttentionOracle
@@ -23,6 +24,7 @@ from relpos.oracle.schemes.xpos import XPosOracle
 from relpos.schemes import (
     T5,
     BEiT,
+    CoPE,
     DeBERTa,
     Decomposed2D,
     ForgettingAttention,
@@ -53,6 +55,7 @@ _ORACLES: dict[type[Scheme], type[SchemeOracle[Any]]] = {
     SwinV2: SwinV2Oracle,
     BEiT: BEiTOracle,
     Decomposed2D: Decomposed2DOracle,
+    CoPE: CoPEOracle,
 }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from relpos.errors import ShapeError
+from relpos.errors import SettingError, ShapeError
 from relpos.parity.roster.row import Row, Wrong
-from relpos.schemes import ForgettingAttention
+from relpos.schemes import CoPE, ForgettingAttention
 
 __all__ = ["ROWS"]
 
@@ -25,4 +25,18 @@ ROWS = (
             ),
         ),
     ),
+    Row(
+        "CoPE",
+        CoPE(num_positions=4),
+        representative=True,
+        wrong=(
+            Wrong(
+                "one-place",
+                SettingError,
+                "CoPE.num_positions counts places to interpolate between",
+                settings=lambda: CoPE(1),
+            ),
+        ),
+    ),
+    Row("CoPE scaled", CoPE(num_positions=3, per_head=True, scaled=True)),
 )
