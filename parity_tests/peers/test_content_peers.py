@@ -1,13 +1,15 @@
-"""DeBERTa beside transformers, in float64.
+"""DeBERTa and WavLM beside transformers, in float64.
 
-Its square root of d * (1 + terms) is taken in float32, so head widths are chosen for which that
-number is a square.
+The square root of d * (1 + terms) is taken in float32 by their DeBERTa, so head widths are chosen
+for which that number is a square.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,11 @@ import torch
 from transformers import DebertaConfig, DebertaV2Config
 from transformers.models.deberta import modeling_deberta as deberta
 from transformers.models.deberta_v2 import modeling_deberta_v2 as deberta_v2
+from transformers.models.wavlm import modeling_wavlm as wavlm
 
 from parity_tests.twins.twin import Arrays, draw, fails, passes
-from relpos import AttentionSettings, DeBERTa, oracle
-from relpos.distance import deberta_bucket, deberta_row_map
+from relpos import AttentionSettings, DeBERTa, GatedT5, oracle
+from relpos.distance import deberta_bucket, deberta_row_map, t5_bucket
 from relpos.oracle.schemes.deberta import row
 from relpos.parity import compare, compare_exact
 
@@ -203,3 +206,68 @@ def test_deberta_rows_are_those_of_transformers(buckets: int, max_distance: int)
     passes(compare_exact(counted, got, what="rows by counting"))
     bucket = deberta_bucket(distances, buckets=buckets, max_distance=max_distance)
     np.testing.assert_array_equal(bucket, -bucket[::-1])
+
+
+def wavlm_tensors(peer: Any, part: Any) -> Arrays:
+    """Its parameters under our names, or their gradients."""
+    out = by_head(peer.out_proj, "out", part)
+    arrays = {
+        "out.kernel": part(peer.out_proj.weight).T.unflatten(0, (H, -1)).numpy(),
+        "out.bias": out["out.bias"].reshape(-1),
+        "bias_table": part(peer.rel_attn_embed.weight).T.numpy(),
+        "gate_kernel": part(peer.gru_rel_pos_linear.weight).T.numpy(),
+        "gate_bias": part(peer.gru_rel_pos_linear.bias).numpy(),
+        "gate_scale": part(peer.gru_rel_pos_const).flatten().numpy(),
+    }
+    for side, letter in (("query", "q"), ("key", "k"), ("value", "v")):
+        arrays |= by_head(getattr(peer, f"{letter}_proj"), side, part)
+    return arrays
+
+
+@functools.cache
+def judged_wavlm() -> Any:
+    """Settings, parameters, input and output of the oracle, to which the peer was found equal."""
+    settings = AttentionSettings(12, H, GatedT5(10, 13))
+    peer = filled(wavlm.WavLMAttention(12, H, num_buckets=10, max_distance=13))
+    tensors = wavlm_tensors(peer, value)
+    x, cotangent = draw(1, B, L, 12), draw(2, B, L, 12)
+    truth = oracle.layer(settings, tensors, x, mask=MASK, cotangent=cotangent)
+    leaf = torch.tensor(x, requires_grad=True)
+    with warnings.catch_warnings():
+        # It hands torch a mask of padding of one type and a bias of another.
+        warnings.simplefilter("ignore", UserWarning)
+        out = peer(leaf, attention_mask=torch.tensor(MASK[:, 0, 0]).long())[0]
+    out.backward(torch.tensor(cotangent))
+    passes(compare(truth.output, out.detach().numpy()))
+    gradients = {"x": gradient(leaf).numpy(), **wavlm_tensors(peer, gradient)}
+    assert gradients.keys() == truth.gradients.keys()
+    for name, array in gradients.items():
+        passes(compare(truth.gradients[name], array))
+    return settings, tensors, x, truth.output
+
+
+def test_wavlm_agrees(twin: Any) -> None:
+    settings, tensors, x, expected = judged_wavlm()
+    passes(compare(expected, twin.layer(settings, tensors)(x, mask=MASK)))
+
+
+def test_wavlm_buckets_alike() -> None:
+    distances = torch.arange(-2000, 2001)
+    theirs = wavlm.WavLMAttention(12, H)._relative_positions_bucket(distances).numpy()
+    ours = t5_bucket(distances.numpy(), num_buckets=320, max_distance=800, bidirectional=True)
+    passes(compare_exact(theirs.astype(np.int32), ours, what="buckets"))
+
+
+@pytest.mark.parametrize(("buckets", "max_distance", "wrong"), [(32, 128, 3), (320, 800, 146)])
+def test_logarithms_in_half_precision_take_other_buckets(
+    buckets: int, max_distance: int, wrong: int
+) -> None:
+    n = torch.arange(1, 2001)
+    per_side, exact = buckets // 2, buckets // 4
+    ratio = torch.log(n.to(torch.bfloat16) / exact) / math.log(max_distance / exact)
+    steps = (exact + (ratio * (per_side - exact)).long()).clamp(max=per_side - 1)
+    half = torch.where(n < exact, n, steps).numpy()
+    ours = t5_bucket(-n.numpy(), num_buckets=buckets, max_distance=max_distance, bidirectional=True)
+    assert (half != ours).sum() == wrong
+    if buckets == 32:
+        assert n[half != ours].tolist() == [16, 32, 90]

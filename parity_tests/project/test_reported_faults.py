@@ -18,6 +18,7 @@ FAULTS = {
     "T5's buckets point the wrong way": "twins/test_distances test_t5_buckets_equal_the_reference",
     "buckets past the table": "twins/test_distances test_t5_buckets_equal_the_oracle_at_every",
     "a bucket's logarithm in half precision": "parity/test_mutations test_a_fault_is_caught",
+    "position to content the other way": "peers/test_content_peers test_deberta_v2_agrees",
     "not relative at all": "rows/test_claims test_positions_shifted_together_change_nothing",
     "a distance one too large": "parity/test_mutations test_a_fault_is_caught",
     "fewer offsets than Lq + Lk - 1": "twins/test_distances test_lq_plus_lk_minus_one_distances",
@@ -78,6 +79,7 @@ FAULTS = {
     "a transpose that square kernels hide": "weights/test_conversion test_square_kernels_are",
     "a position term that is never used": "rows/test_settings test_no_parameter_is_dead",
     "an option without effect": "rows/test_settings test_no_setting_is_ignored",
+    "an attention type crashes alone": "peers/test_content_peers test_deberta_v2_agrees",
     "an unknown option is taken": "rows/test_settings test_settings_are_stored_and_unknown_ones",
     "fresh tables of another spread": "twins/test_layers test_fresh_parameters_have_the_stated",
 }

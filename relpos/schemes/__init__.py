@@ -11,6 +11,7 @@ from relpos.schemes.cope import CoPE
 from relpos.schemes.deberta import DeBERTa
 from relpos.schemes.decomposed2d import Decomposed2D
 from relpos.schemes.forgetting_attention import ForgettingAttention
+from relpos.schemes.gated_t5 import GatedT5
 from relpos.schemes.no_position import NoPosition
 from relpos.schemes.rope import RoPE
 from relpos.schemes.rope_axes import Axial, Sections
@@ -40,6 +41,7 @@ __all__ = [
     "Decomposed2D",
     "DynamicNTK",
     "ForgettingAttention",
+    "GatedT5",
     "Init",
     "LinearScaling",
     "Llama3Scaling",
@@ -70,6 +72,7 @@ SCHEMES: dict[str, type[Scheme]] = {
         Windowed,
         TransformerXL,
         T5,
+        GatedT5,
         DeBERTa,
         RoPE,
         XPos,

@@ -22,7 +22,31 @@ from typing import ClassVar
 
 from relpos.schemes.base import Parameter, Scheme, normal, require
 
-__all__ = ["T5"]
+__all__ = ["T5", "bucket_table", "check_buckets"]
+
+
+def check_buckets(scheme: str, num_buckets: int, max_distance: int, bidirectional: bool) -> None:
+    """Validate the settings that every scheme with T5's buckets shares."""
+    smallest = 4 if bidirectional else 2
+    require(
+        num_buckets >= smallest and (num_buckets % 2 == 0 or not bidirectional),
+        f"{scheme}.num_buckets must leave an exact bucket on each side",
+        got=num_buckets,
+        expected=f">= {smallest}" + (" and even" if bidirectional else ""),
+    )
+    exact = num_buckets // (4 if bidirectional else 2)
+    require(
+        max_distance > exact,
+        f"{scheme}.max_distance must lie beyond the exact buckets",
+        got=max_distance,
+        expected=f"> {exact}",
+    )
+
+
+def bucket_table(num_buckets: int, num_heads: int, head_dim: int) -> Parameter:
+    """`bias_table` [H, N]: a number per head and bucket."""
+    init = normal((num_heads * head_dim) ** -0.5)
+    return Parameter("bias_table", ("heads", "bucket"), (num_heads, num_buckets), init)
 
 
 @dataclass(frozen=True)
@@ -61,25 +85,11 @@ class T5(Scheme):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        smallest = 4 if self.bidirectional else 2
-        require(
-            self.num_buckets >= smallest and (self.num_buckets % 2 == 0 or not self.bidirectional),
-            "T5.num_buckets must leave an exact bucket on each side",
-            got=self.num_buckets,
-            expected=f">= {smallest}" + (" and even" if self.bidirectional else ""),
-        )
-        exact = self.num_buckets // (4 if self.bidirectional else 2)
-        require(
-            self.max_distance > exact,
-            "T5.max_distance must lie beyond the exact buckets",
-            got=self.max_distance,
-            expected=f"> {exact}",
-        )
+        check_buckets(self.name, self.num_buckets, self.max_distance, self.bidirectional)
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:
         """`bias_table` [H, N], normal with std (H * d) ** -0.5."""
-        init = normal((num_heads * head_dim) ** -0.5)
-        return (Parameter("bias_table", ("heads", "bucket"), (num_heads, self.num_buckets), init),)
+        return (bucket_table(self.num_buckets, num_heads, head_dim),)
 
     def scale(self, head_dim: int) -> float:
         """1: T5 folds the scale into its initialisation."""

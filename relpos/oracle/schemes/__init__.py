@@ -12,6 +12,7 @@ from relpos.oracle.schemes.cope import CoPEOracle
 from relpos.oracle.schemes.deberta import DeBERTaOracle
 from relpos.oracle.schemes.decomposed2d import Decomposed2DOracle
 from relpos.oracle.schemes.forgetting_attention import ForgettingAttentionOracle
+from relpos.oracle.schemes.gated_t5 import GatedT5Oracle
 from relpos.oracle.schemes.no_position import NoPositionOracle
 from relpos.oracle.schemes.rope import RoPEOracle
 from relpos.oracle.schemes.shaw import ShawOracle
@@ -28,6 +29,7 @@ from relpos.schemes import (
     DeBERTa,
     Decomposed2D,
     ForgettingAttention,
+    GatedT5,
     NoPosition,
     RoPE,
     Scheme,
@@ -47,6 +49,7 @@ _ORACLES: dict[type[Scheme], type[SchemeOracle[Any]]] = {
     Windowed: WindowedOracle,
     TransformerXL: TransformerXLOracle,
     T5: T5Oracle,
+    GatedT5: GatedT5Oracle,
     DeBERTa: DeBERTaOracle,
     RoPE: RoPEOracle,
     XPos: XPosOracle,

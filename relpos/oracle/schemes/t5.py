@@ -11,12 +11,12 @@ from fractions import Fraction
 
 from relpos.oracle.number import Number
 from relpos.oracle.schemes.base import SchemeOracle, Token
-from relpos.schemes import T5
+from relpos.schemes import T5, GatedT5
 
 __all__ = ["T5Oracle", "bucket"]
 
 
-def bucket(scheme: T5, distance: int) -> int:
+def bucket(scheme: T5 | GatedT5, distance: int) -> int:
     """The bucket of one distance j - i."""
     if scheme.bidirectional:
         per_side = scheme.num_buckets // 2

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from relpos.errors import SettingError
-from relpos.parity.roster.row import Row, Wrong
-from relpos.schemes import DeBERTa
+from relpos.errors import SettingError, ShapeError
+from relpos.parity.roster.row import Row, Wrong, replaced
+from relpos.schemes import DeBERTa, GatedT5
 from relpos.settings import AttentionSettings
 
 __all__ = ["ROWS"]
@@ -74,4 +74,37 @@ ROWS = (
     ),
     Row("DeBERTa c2p", DeBERTa(13, 6, buckets=None, p2c=False, norm_eps=None)),
     Row("DeBERTa p2c", DeBERTa(5, 14, buckets=6, c2p=False, shared=False, norm_eps=1e-7)),
+    Row(
+        "GatedT5",
+        GatedT5(num_buckets=10, max_distance=13),
+        D=12,
+        representative=True,
+        wrong=(
+            Wrong(
+                "buckets",
+                SettingError,
+                "must leave an exact bucket on each side",
+                settings=lambda: GatedT5(num_buckets=5),
+            ),
+            Wrong(
+                "distance",
+                SettingError,
+                "must lie beyond the exact buckets",
+                settings=lambda: GatedT5(max_distance=80),
+            ),
+            Wrong(
+                "layer",
+                SettingError,
+                "gate reads an equal part of the input in every head",
+                settings=lambda: AttentionSettings(13, 3, GatedT5(), head_dim=4),
+            ),
+            Wrong(
+                "features",
+                ShapeError,
+                "query_features are what GatedT5 reads of each token and head",
+                change=replaced("features", {}),
+            ),
+        ),
+    ),
+    Row("GatedT5 causal", GatedT5(7, 11, bidirectional=False), D=12),
 )
