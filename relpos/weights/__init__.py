@@ -4,6 +4,7 @@
     load_into(nnx_layer, torch_layer)              from one framework to the other
     save("voice.safetensors", weights)             one file that says what it is
     weights, audit = convert(read_arrays("voice.onnx"), "vits", settings, prefix="enc_p.encoder.")
+    resize_tables(tables, old, new, "bicubic")     tables of one grid for another
 
 Importing this package imports neither torch nor jax.
 """
@@ -17,6 +18,7 @@ from relpos.weights.layout import Drop, Entry, Layout
 from relpos.weights.layouts import LAYOUTS
 from relpos.weights.neutral import Weights
 from relpos.weights.reading import find_layouts, layers_in, read_settings
+from relpos.weights.resize import resize_tables
 from relpos.weights.steps import Split, Squeeze, Step, Transpose
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "load_into",
     "read_arrays",
     "read_settings",
+    "resize_tables",
     "save",
     "to_flax",
     "to_neutral",
