@@ -30,6 +30,9 @@ FAULTS = {
     "queries and keys of no common range": "twins/test_distances test_positions_need_not_be_one",
     "a table that is too small": "parity/test_roster test_wrong_inputs_are_refused_in_words",
     "a table entry that is never read": "parity/test_roster test_the_cases_read_every_table_entry",
+    "2-D offsets numbered another way": "twins/test_grids test_offsets_are_the_published_ones",
+    "coordinates of another window": "twins/test_grids test_coordinates_are_logarithms_of_what",
+    "the same table for all heads, or not": "twins/test_grids test_what_heads_share_and_how_it",
     # The shift.
     "the shift leaks the next query's row": "twins/test_distances test_the_shift_leaks_no_row",
     "the literal shift used both ways": "twins/test_distances test_the_literal_shift_agrees_with",
@@ -77,6 +80,8 @@ FAULTS = {
     # Weights and settings.
     "buffers in the state dict": "rows/test_layers test_a_layer_stores_what_it_learns_and_nothing",
     "a transpose that square kernels hide": "weights/test_conversion test_square_kernels_are",
+    "a table of another grid": "weights/test_resize test_the_same_size_is_the_same_table_bit",
+    "resizing to squares only": "weights/test_resize test_grids_are_stretched_as_torch",
     "a position term that is never used": "rows/test_settings test_no_parameter_is_dead",
     "an option without effect": "rows/test_settings test_no_setting_is_ignored",
     "an attention type crashes alone": "peers/test_content_peers test_deberta_v2_agrees",
