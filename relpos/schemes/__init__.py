@@ -12,6 +12,7 @@ from relpos.schemes.deberta import DeBERTa
 from relpos.schemes.decomposed2d import Decomposed2D
 from relpos.schemes.forgetting_attention import ForgettingAttention
 from relpos.schemes.gated_t5 import GatedT5
+from relpos.schemes.music_transformer import MusicTransformer
 from relpos.schemes.no_position import NoPosition
 from relpos.schemes.rope import RoPE
 from relpos.schemes.rope_axes import Axial, Sections
@@ -24,6 +25,7 @@ from relpos.schemes.rope_scaling import (
     YaRN,
 )
 from relpos.schemes.shaw import Shaw
+from relpos.schemes.shaw_both import ShawBoth
 from relpos.schemes.swin2d import Swin2D
 from relpos.schemes.swin_v2 import SwinV2
 from relpos.schemes.t5 import T5
@@ -46,6 +48,7 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "LongRoPE",
+    "MusicTransformer",
     "NTKScaling",
     "NoPosition",
     "Parameter",
@@ -53,6 +56,7 @@ __all__ = [
     "Scheme",
     "Sections",
     "Shaw",
+    "ShawBoth",
     "Swin2D",
     "SwinV2",
     "TransformerXL",
@@ -69,6 +73,8 @@ SCHEMES: dict[str, type[Scheme]] = {
     for scheme in (
         NoPosition,
         Shaw,
+        ShawBoth,
+        MusicTransformer,
         Windowed,
         TransformerXL,
         T5,

@@ -5,6 +5,7 @@
     out[b,h,i]     = sum_j softmax(score)[i,j] * (v[b,h,j] + value_table[h, r(j-i)])
 
 i is the query's position, j the key's, d = j - i their distance, h the head, b the batch row.
+BERT's `relative_key` is this scheme with `values=False`, its `relative_key_query` is `ShawBoth`.
 
 | our name                  | Shaw et al. | elsewhere                                         |
 |---------------------------|-------------|---------------------------------------------------|

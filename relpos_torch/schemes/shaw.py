@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from relpos.checks import check_distances
-from relpos.schemes import Shaw
+from relpos.schemes import Shaw, ShawBoth
 from relpos_torch.kernels.positions import distance_range
 from relpos_torch.kernels.terms import Lowered, Product, Table, Terms
 from relpos_torch.schemes.call import Call
 
-__all__ = ["lower"]
+__all__ = ["beyond", "lower"]
 
 
 def lower(scheme: Shaw, params: Mapping[str, Tensor], call: Call) -> Lowered:
@@ -22,13 +22,13 @@ def lower(scheme: Shaw, params: Mapping[str, Tensor], call: Call) -> Lowered:
     terms = Terms(
         call.scale,
         query=(Product(call.q, tables["key_table"], call.scale),) if scheme.keys else (),
-        bias=() if scheme.clip else _beyond(scheme, call),
+        bias=() if scheme.clip else beyond(scheme, call),
         value_table=tables.get("value_table"),
     )
     return Lowered(call.q, call.k, terms)
 
 
-def _beyond(scheme: Shaw, call: Call) -> tuple[Table, ...]:
+def beyond(scheme: Shaw | ShawBoth, call: Call) -> tuple[Table, ...]:
     """Refuse distances beyond the reach; where they cannot be seen, NaN for those that are."""
     distances = distance_range(call.positions)
     if distances is not None:

@@ -13,9 +13,11 @@ from relpos.oracle.schemes.deberta import DeBERTaOracle
 from relpos.oracle.schemes.decomposed2d import Decomposed2DOracle
 from relpos.oracle.schemes.forgetting_attention import ForgettingAttentionOracle
 from relpos.oracle.schemes.gated_t5 import GatedT5Oracle
+from relpos.oracle.schemes.music_transformer import MusicTransformerOracle
 from relpos.oracle.schemes.no_position import NoPositionOracle
 from relpos.oracle.schemes.rope import RoPEOracle
 from relpos.oracle.schemes.shaw import ShawOracle
+from relpos.oracle.schemes.shaw_both import ShawBothOracle
 from relpos.oracle.schemes.swin2d import Swin2DOracle
 from relpos.oracle.schemes.swin_v2 import SwinV2Oracle
 from relpos.oracle.schemes.t5 import T5Oracle
@@ -30,10 +32,12 @@ from relpos.schemes import (
     Decomposed2D,
     ForgettingAttention,
     GatedT5,
+    MusicTransformer,
     NoPosition,
     RoPE,
     Scheme,
     Shaw,
+    ShawBoth,
     Swin2D,
     SwinV2,
     TransformerXL,
@@ -46,6 +50,8 @@ __all__ = ["SchemeOracle", "Token", "scheme_oracle"]
 _ORACLES: dict[type[Scheme], type[SchemeOracle[Any]]] = {
     NoPosition: NoPositionOracle,
     Shaw: ShawOracle,
+    ShawBoth: ShawBothOracle,
+    MusicTransformer: MusicTransformerOracle,
     Windowed: WindowedOracle,
     TransformerXL: TransformerXLOracle,
     T5: T5Oracle,

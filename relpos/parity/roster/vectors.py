@@ -8,7 +8,7 @@ import numpy as np
 
 from relpos.errors import DistanceError, SettingError, ShapeError
 from relpos.parity.roster.row import Row, Wrong, replaced
-from relpos.schemes import NoPosition, Shaw, Windowed
+from relpos.schemes import MusicTransformer, NoPosition, Shaw, ShawBoth, Windowed
 
 __all__ = ["ROWS"]
 
@@ -55,6 +55,23 @@ ROWS = (
             ),
         ),
     ),
+    Row(
+        "ShawBoth",
+        ShawBoth(left=2, right=4),
+        wrong=(Wrong("reach", SettingError, _REACH, settings=lambda: ShawBoth(1, -2)),),
+    ),
+    Row(
+        "ShawBoth full",
+        ShawBoth(left=6, right=6, per_head=True, clip=False),
+        past=None,
+        wrong=(Wrong("past", DistanceError, "has a row for the distances", case={"Lk": 13}),),
+    ),
+    Row(
+        "MusicTransformer",
+        MusicTransformer(reach=4),
+        wrong=(Wrong("reach", SettingError, _REACH, settings=lambda: MusicTransformer(-1)),),
+    ),
+    Row("MusicTransformer zero", MusicTransformer(reach=3, per_head=False, beyond="zero")),
     Row(
         "Windowed",
         Windowed(left=3, right=2),
