@@ -54,6 +54,8 @@ MUTATIONS: dict[str, Mutation] = {}
 
 _TABLES = ("Shaw", "Windowed", "T5")
 _VECTORS = ("Shaw", "Windowed")
+_DECAYS = ("ForgettingAttention",)
+_COUNTS = ("CoPE",)
 _ALL = ("NoPosition", "Shaw", "Windowed", "T5", "RoPE")
 
 
@@ -459,3 +461,13 @@ def _(fw: _Framework, skew: Callable[..., Any]) -> Callable[..., Any]:
         return fw.xp.concatenate([scores[..., :-1], leaked], -1)
 
     return wrong
+
+
+@_mutation("far tokens gain what near ones lose", "kernels.dense.decay_scores", _DECAYS, "masked")
+def _(fw: _Framework, scores: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *terms: -scores(*terms)
+
+
+@_mutation("masked keys are counted", "kernels.counted.places", _COUNTS, "masked")
+def _(fw: _Framework, places: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda content, mask, positions: places(content, None, positions)
