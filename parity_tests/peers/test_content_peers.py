@@ -1,4 +1,4 @@
-"""DeBERTa and WavLM beside transformers, in float64.
+"""DeBERTa, WavLM and Inkling beside transformers, in float64.
 
 The square root of d * (1 + terms) is taken in float32 by their DeBERTa, so head widths are chosen
 for which that number is a square.
@@ -18,11 +18,13 @@ import torch
 from transformers import DebertaConfig, DebertaV2Config
 from transformers.models.deberta import modeling_deberta as deberta
 from transformers.models.deberta_v2 import modeling_deberta_v2 as deberta_v2
+from transformers.models.inkling import modeling_inkling as inkling
 from transformers.models.wavlm import modeling_wavlm as wavlm
 
 from parity_tests.twins.twin import Arrays, draw, fails, passes
-from relpos import AttentionSettings, DeBERTa, GatedT5, oracle
+from relpos import AttentionSettings, DeBERTa, GatedT5, LowRankBank, oracle
 from relpos.distance import deberta_bucket, deberta_row_map, t5_bucket
+from relpos.oracle import Precision
 from relpos.oracle.schemes.deberta import row
 from relpos.parity import compare, compare_exact
 
@@ -271,3 +273,33 @@ def test_logarithms_in_half_precision_take_other_buckets(
     assert (half != ours).sum() == wrong
     if buckets == 32:
         assert n[half != ours].tolist() == [16, 32, 90]
+
+
+def test_inkling_adds_the_same(twin: Any) -> None:
+    scheme, d, Lq = LowRankBank(rank=5, extent=4), 8, 9
+    peer = filled(inkling.InklingRelativeLogits(5, 4))
+    bank = peer.proj.detach().T.flip(0)[None].numpy()
+    q, k, v = draw(1, B, H, Lq, d), draw(2, B, H, L, d), draw(3, B, H, L, d)
+    features = draw(4, B, H, Lq, 5)
+    states = torch.tensor(features).transpose(1, 2)
+    bias = peer(states, torch.arange(L - Lq, L), torch.arange(L)).detach()
+    assert (bias == 0).any()
+    for b, h in np.ndindex(B, H):
+        truth = oracle.relative_scores(
+            scheme, {"bank": bank[0]}, q[b, h], k[b, h], query_features=features[b, h]
+        )
+        passes(compare(truth.output, bias[b, h].numpy()))
+    # Its softmax is in float32 whatever it is given, so the output can only be judged there.
+    options: dict[str, Any] = {"causal": True, "query_features": features, "scale": 1 / d}
+    single = Precision.of("float32")
+    out = oracle.attention(scheme, {"bank": bank}, q, k, v, **options, precision=single).output
+    mask = torch.full((Lq, L), -torch.inf).triu(L - Lq + 1).double()
+    peer.num_key_value_groups = 1
+    theirs = inkling.eager_attention_forward(
+        peer, *map(torch.tensor, (q, k, v)), mask, 1 / d, position_bias=bias
+    )[0]
+    passes(compare(out, theirs.transpose(1, 2).numpy()))
+    exact = oracle.attention(scheme, {"bank": bank}, q, k, v, **options).output
+    if twin.name == "jax":
+        options["query_features"] = features.swapaxes(1, 2)
+    passes(compare(exact, twin.attention(scheme, {"bank": bank}, q, k, v, **options)))

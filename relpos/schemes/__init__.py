@@ -12,6 +12,7 @@ from relpos.schemes.deberta import DeBERTa
 from relpos.schemes.decomposed2d import Decomposed2D
 from relpos.schemes.forgetting_attention import ForgettingAttention
 from relpos.schemes.gated_t5 import GatedT5
+from relpos.schemes.low_rank_bank import LowRankBank
 from relpos.schemes.music_transformer import MusicTransformer
 from relpos.schemes.no_position import NoPosition
 from relpos.schemes.rope import RoPE
@@ -48,6 +49,7 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "LongRoPE",
+    "LowRankBank",
     "MusicTransformer",
     "NTKScaling",
     "NoPosition",
@@ -79,6 +81,7 @@ SCHEMES: dict[str, type[Scheme]] = {
         TransformerXL,
         T5,
         GatedT5,
+        LowRankBank,
         DeBERTa,
         RoPE,
         XPos,

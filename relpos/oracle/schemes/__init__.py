@@ -13,6 +13,7 @@ from relpos.oracle.schemes.deberta import DeBERTaOracle
 from relpos.oracle.schemes.decomposed2d import Decomposed2DOracle
 from relpos.oracle.schemes.forgetting_attention import ForgettingAttentionOracle
 from relpos.oracle.schemes.gated_t5 import GatedT5Oracle
+from relpos.oracle.schemes.low_rank_bank import LowRankBankOracle
 from relpos.oracle.schemes.music_transformer import MusicTransformerOracle
 from relpos.oracle.schemes.no_position import NoPositionOracle
 from relpos.oracle.schemes.rope import RoPEOracle
@@ -32,6 +33,7 @@ from relpos.schemes import (
     Decomposed2D,
     ForgettingAttention,
     GatedT5,
+    LowRankBank,
     MusicTransformer,
     NoPosition,
     RoPE,
@@ -56,6 +58,7 @@ _ORACLES: dict[type[Scheme], type[SchemeOracle[Any]]] = {
     TransformerXL: TransformerXLOracle,
     T5: T5Oracle,
     GatedT5: GatedT5Oracle,
+    LowRankBank: LowRankBankOracle,
     DeBERTa: DeBERTaOracle,
     RoPE: RoPEOracle,
     XPos: XPosOracle,

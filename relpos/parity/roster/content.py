@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relpos.errors import SettingError, ShapeError
 from relpos.parity.roster.row import Row, Wrong, replaced
-from relpos.schemes import DeBERTa, GatedT5
+from relpos.schemes import DeBERTa, GatedT5, LowRankBank
 from relpos.settings import AttentionSettings
 
 __all__ = ["ROWS"]
@@ -107,4 +107,26 @@ ROWS = (
         ),
     ),
     Row("GatedT5 causal", GatedT5(7, 11, bidirectional=False), D=12),
+    Row(
+        "LowRankBank",
+        LowRankBank(rank=5, extent=4),
+        wrong=(
+            Wrong(
+                "rank", SettingError, "rank counts something", settings=lambda: LowRankBank(rank=0)
+            ),
+            Wrong(
+                "extent",
+                SettingError,
+                "extent counts something",
+                settings=lambda: LowRankBank(extent=0),
+            ),
+            Wrong(
+                "features",
+                ShapeError,
+                "query_features are what LowRankBank reads of each token and head",
+                change=replaced("features", {}),
+            ),
+        ),
+    ),
+    Row("LowRankBank per head", LowRankBank(rank=3, extent=9, per_head=True)),
 )
