@@ -36,6 +36,7 @@ from relpos.schemes import (
     Windowed,
     XPos,
     YaRN,
+    Zipformer,
 )
 from relpos.settings import AttentionSettings
 
@@ -77,4 +78,5 @@ __all__ = [
     "Windowed",
     "XPos",
     "YaRN",
+    "Zipformer",
 ]

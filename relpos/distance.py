@@ -12,7 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RowMap", "deberta_bucket", "deberta_row_map", "t5_bucket", "t5_row_map"]
+__all__ = [
+    "RowMap",
+    "clamped_range",
+    "deberta_bucket",
+    "deberta_row_map",
+    "t5_bucket",
+    "t5_row_map",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +39,19 @@ class RowMap:
         index = np.clip(np.asarray(distance, np.int64) - self.first, 0, len(self.rows) - 1)
         rows: NDArray[np.int32] = self.rows[index]
         return rows
+
+
+def clamped_range(distances: tuple[int, int] | None, clamp: int) -> tuple[int, int]:
+    """The lowest and highest of some distances, farther ones than `clamp` counting as it.
+
+    None is every distance.
+
+    Example:
+        >>> clamped_range((-3, 17), 8)
+        (-3, 8)
+    """
+    lowest, highest = (-clamp, clamp) if distances is None else distances
+    return min(max(lowest, -clamp), clamp), min(max(highest, -clamp), clamp)
 
 
 def t5_bucket(

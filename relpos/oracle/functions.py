@@ -15,6 +15,7 @@ import numpy as np
 from relpos.oracle.number import Array, Number, Pair
 
 __all__ = [
+    "arctangent",
     "cosine_of",
     "difference_of_sums",
     "exponential",
@@ -99,6 +100,12 @@ def tanh(x: Number) -> Number:
     t = np.tanh(x.value)
     slope = 1 / np.cosh(x.value) ** 2
     return _elementwise(x, t, slope, -2 * t * slope, lost=t * t)
+
+
+def arctangent(x: Number) -> Number:
+    """The angle whose tangent is x, in radians."""
+    slope = 1 / (1 + x.value**2)
+    return _elementwise(x, np.arctan(x.value), slope, -2 * x.value * slope**2)
 
 
 def rectified(x: Number) -> Number:

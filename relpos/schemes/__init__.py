@@ -33,6 +33,7 @@ from relpos.schemes.t5 import T5
 from relpos.schemes.transformer_xl import TransformerXL
 from relpos.schemes.windowed import Windowed
 from relpos.schemes.xpos import XPos
+from relpos.schemes.zipformer import Zipformer
 
 __all__ = [
     "SCHEMES",
@@ -65,6 +66,7 @@ __all__ = [
     "Windowed",
     "XPos",
     "YaRN",
+    "Zipformer",
     "find_scheme",
     "scheme_from_dict",
 ]
@@ -79,6 +81,7 @@ SCHEMES: dict[str, type[Scheme]] = {
         MusicTransformer,
         Windowed,
         TransformerXL,
+        Zipformer,
         T5,
         GatedT5,
         LowRankBank,

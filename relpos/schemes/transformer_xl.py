@@ -38,6 +38,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from relpos.distance import clamped_range
 from relpos.rotation import frequencies
 from relpos.schemes.base import Parameter, Scheme, glorot, require, zeros
 
@@ -131,9 +132,7 @@ class TransformerXL(Scheme):
             head_dim: d.
         """
         if self.clamp is not None:
-            c = self.clamp
-            lowest, highest = (-c, c) if distances is None else distances
-            return min(max(lowest, -c), c), min(max(highest, -c), c)
+            return clamped_range(distances, self.clamp)
         require(
             distances is not None or not self.symmetric,
             "TransformerXL with symmetric=True lists the distances of a call, which must be seen",

@@ -27,6 +27,7 @@ from relpos.schemes import (
     TransformerXL,
     Windowed,
     XPos,
+    Zipformer,
 )
 from relpos_jax.kernels.terms import Lowered
 from relpos_jax.schemes import (
@@ -48,6 +49,7 @@ from relpos_jax.schemes import (
     transformer_xl,
     windowed,
     xpos,
+    zipformer,
 )
 from relpos_jax.schemes.call import Call
 
@@ -60,6 +62,7 @@ _LOWERINGS: dict[type[Scheme], Any] = {
     MusicTransformer: music_transformer.lower,
     Windowed: windowed.lower,
     TransformerXL: transformer_xl.lower,
+    Zipformer: zipformer.lower,
     T5: t5.lower,
     GatedT5: gated_t5.lower,
     LowRankBank: low_rank_bank.lower,

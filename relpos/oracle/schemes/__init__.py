@@ -25,6 +25,7 @@ from relpos.oracle.schemes.t5 import T5Oracle
 from relpos.oracle.schemes.transformer_xl import TransformerXLOracle
 from relpos.oracle.schemes.windowed import WindowedOracle
 from relpos.oracle.schemes.xpos import XPosOracle
+from relpos.oracle.schemes.zipformer import ZipformerOracle
 from relpos.schemes import (
     T5,
     BEiT,
@@ -45,6 +46,7 @@ from relpos.schemes import (
     TransformerXL,
     Windowed,
     XPos,
+    Zipformer,
 )
 
 __all__ = ["SchemeOracle", "Token", "scheme_oracle"]
@@ -56,6 +58,7 @@ _ORACLES: dict[type[Scheme], type[SchemeOracle[Any]]] = {
     MusicTransformer: MusicTransformerOracle,
     Windowed: WindowedOracle,
     TransformerXL: TransformerXLOracle,
+    Zipformer: ZipformerOracle,
     T5: T5Oracle,
     GatedT5: GatedT5Oracle,
     LowRankBank: LowRankBankOracle,

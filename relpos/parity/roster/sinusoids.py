@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relpos.errors import SettingError
 from relpos.parity.roster.row import Row, Wrong
-from relpos.schemes import TransformerXL
+from relpos.schemes import TransformerXL, Zipformer
 
 __all__ = ["ROWS"]
 
@@ -47,4 +47,35 @@ ROWS = (
         "TransformerXL symmetric",
         TransformerXL("interleaved", width=12, base=100.0, clamp=20, symmetric=True),
     ),
+    Row(
+        "Zipformer",
+        Zipformer(width=10, query_width=3, clamp=20),
+        wrong=(
+            Wrong(
+                "width",
+                SettingError,
+                "holds a cosine and a sine of every multiple",
+                settings=lambda: Zipformer(7, 2),
+            ),
+            Wrong(
+                "query-width",
+                SettingError,
+                "Zipformer.query_width counts channels",
+                settings=lambda: Zipformer(8, 0),
+            ),
+            Wrong(
+                "length-factor",
+                SettingError,
+                "Zipformer.length_factor divides distances",
+                settings=lambda: Zipformer(8, 2, length_factor=0.0),
+            ),
+            Wrong(
+                "clamp",
+                SettingError,
+                "Zipformer.clamp counts positions",
+                settings=lambda: Zipformer(8, 2, clamp=-1),
+            ),
+        ),
+    ),
+    Row("Zipformer clamped", Zipformer(width=8, query_width=4, length_factor=1.7, clamp=3)),
 )

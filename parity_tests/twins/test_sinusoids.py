@@ -1,4 +1,4 @@
-"""TransformerXL: projected distances, and projected queries, give the same scores."""
+"""TransformerXL and Zipformer where positions are far apart, hidden, or not clamped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 import relpos_jax
 import relpos_torch
 from parity_tests.twins.twin import draw, draw_params, fails, passes, unchecked
-from relpos import TransformerXL, oracle
+from relpos import TransformerXL, Zipformer, oracle
 from relpos.errors import SettingError
 from relpos.parity import compare
 
@@ -64,6 +64,20 @@ def test_keys_far_away_need_no_list_of_distances(twin: Any) -> None:
     far = {"query_positions": np.array([0, 5, 10**9, 7, 2**29]), "key_positions": np.arange(3)}
     expected = oracle.attention(WIDE, params, q, k, v, **far).output
     passes(compare(expected, twin.attention(WIDE, params, q, k, v, **far)))
+
+
+def test_zipformer_needs_no_clamp_where_positions_are_seen(twin: Any) -> None:
+    scheme = Zipformer(width=12, query_width=2)
+    q, k, small = draw(1, L, d), draw(2, L, d), draw(3, L, 2)
+    params = {name: table[0] for name, table in draw_params(scheme, 1, d).items()}
+    for at in ({}, {"query_positions": np.arange(L) + 300, "key_positions": np.arange(L)}):
+        truth = oracle.relative_scores(
+            scheme, params, q, k, query_features=small, scale=1.0, **at
+        ).output
+        passes(compare(truth, scores(twin, scheme, params, q, k, query_features=small, **at)))
+        assert np.ptp(truth.value[0]) > 10 * truth.budget.max()
+    with pytest.raises(SettingError, match=r"Zipformer lists the distances.*clamp=N"):
+        scheme.listed(None)
 
 
 def test_symmetric_sinusoids_of_hidden_positions_are_refused(twin: Any) -> None:
