@@ -471,3 +471,13 @@ def _(fw: _Framework, scores: Callable[..., Any]) -> Callable[..., Any]:
 @_mutation("masked keys are counted", "kernels.counted.places", _COUNTS, "masked")
 def _(fw: _Framework, places: Callable[..., Any]) -> Callable[..., Any]:
     return lambda content, mask, positions: places(content, None, positions)
+
+
+@_mutation("a window's height for its width", "schemes.swin2d.by_offset", ("Swin2D",), "masked")
+def _(fw: _Framework, by_offset: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda values, height, width: by_offset(values, width, height)
+
+
+@_mutation("2-D offsets from key to query", "schemes.beit.entries", ("BEiT",), "masked")
+def _(fw: _Framework, entries: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda scheme, query, key: fw.xp.swapaxes(entries(scheme, key, query), -1, -2)
