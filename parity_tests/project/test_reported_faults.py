@@ -18,7 +18,7 @@ FAULTS = {
     "T5's buckets point the wrong way": "twins/test_distances test_t5_buckets_equal_the_reference",
     "buckets past the table": "twins/test_distances test_t5_buckets_equal_the_oracle_at_every",
     "a bucket's logarithm in half precision": "parity/test_mutations test_a_fault_is_caught",
-    "position to content the other way": "peers/test_content_peers test_deberta_v2_agrees",
+    "position to content the other way": "peers/test_content_peers test_the_paper_s_direction",
     "not relative at all": "rows/test_claims test_positions_shifted_together_change_nothing",
     "a distance one too large": "parity/test_mutations test_a_fault_is_caught",
     "fewer offsets than Lq + Lk - 1": "twins/test_distances test_lq_plus_lk_minus_one_distances",

@@ -355,6 +355,23 @@ def _(fw: _Framework, decay: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: 1 / decay(*arguments)
 
 
+@_mutation(
+    "positions read of the opposite distance", "schemes.deberta.projected", ("DeBERTa",), "cross"
+)
+def _(fw: _Framework, projected: Callable[..., Any]) -> Callable[..., Any]:
+    def wrong(rows: Any, params: Any, side: str) -> Any:
+        # In ascending order the row of -d is N - 2 - row(d).
+        opposite = fw.xp.roll(fw.xp.flip(rows, (0,)), -1, 0)
+        return projected(opposite if side == "query" else rows, params, side)
+
+    return wrong
+
+
+@_mutation("gates that are all open", "schemes.gated_t5.gates", ("GatedT5",), "cross")
+def _(fw: _Framework, gates: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: 0.0 * gates(*arguments) + 1.0
+
+
 # Faults in the kernel: heads, values, masks, softmax.
 
 
