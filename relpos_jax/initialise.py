@@ -25,6 +25,8 @@ def initializer(init: Init) -> Initializer:
             return jax.random.uniform(key, shape, dtype, -init.scale, init.scale)
         if init.kind == "constant":
             return jnp.full(shape, init.scale, dtype)
+        if init.kind == "each":
+            return jnp.asarray(init.laid_out(tuple(shape)), dtype)
         return jnp.zeros(shape, dtype)
 
     return initialise

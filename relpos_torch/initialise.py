@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from relpos.schemes import Init
@@ -21,6 +22,8 @@ def initializer(init: Init) -> Callable[[Tensor], None]:
             tensor.uniform_(-init.scale, init.scale)
         elif init.kind == "constant":
             tensor.fill_(init.scale)
+        elif init.kind == "each":
+            tensor.copy_(torch.from_numpy(init.laid_out(tuple(tensor.shape))))
         else:
             tensor.zero_()
 

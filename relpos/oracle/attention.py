@@ -93,7 +93,7 @@ def attend(
         key_positions: [B, Lk] or [B, Lk, A].
         scale: The factor on <q, k>.
     """
-    oracle = scheme_oracle(scheme, params, tape)
+    oracle = scheme_oracle(scheme, params, tape, allowed.shape[1])
     outputs: dict[tuple[int, int, int], Number] = {}
     distances: set[int] = set()
     B, H, Lq, Lk = allowed.shape
@@ -272,6 +272,8 @@ def relative_scores(
     query_features: Array | None = None,
     key_features: Array | None = None,
     scale: float | None = None,
+    head: int = 0,
+    num_heads: int = 1,
     cotangent: Array | None = None,
     precision: Precision | None = None,
 ) -> Result:
@@ -287,6 +289,8 @@ def relative_scores(
         query_features: [Lq, e], for schemes that read them.
         key_features: [Lk, e], for schemes that read them.
         scale: The factor on <q, k>; None takes the scheme's own.
+        head: Which head this is, for schemes with numbers that are fixed for every head.
+        num_heads: How many heads there are.
         cotangent: [Lq, Lk]; if given, gradients of sum(cotangent * output) are returned.
         precision: Working precision of the budgets; float64 if None.
 
@@ -302,7 +306,7 @@ def relative_scores(
     with_head = {name: array[None] for name, array in params.items()}
     tables = param_leaves(scheme, with_head, tape, num_heads=1, head_dim=d)
     at, others = default_positions(1, Lq, Lk, query_positions, key_positions)
-    oracle = scheme_oracle(scheme, tables, tape)
+    oracle = scheme_oracle(scheme, tables, tape, num_heads, head)
     oracle.begin(at[0], others[0])
     factor = scheme.scale(d) if scale is None else scale
     value, budget = np.zeros((Lq, Lk)), np.zeros((Lq, Lk))

@@ -45,7 +45,7 @@ def entry_distances(
         num_heads=num_heads,
         head_dim=head_dim,
     )
-    oracle = scheme_oracle(scheme, leaves, tape)
+    oracle = scheme_oracle(scheme, leaves, tape, num_heads)
     x = tape.constant(np.zeros(head_dim))
     of_query, of_key = (
         None if projection is None else tape.constant(np.zeros(projection.width))

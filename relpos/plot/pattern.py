@@ -220,6 +220,8 @@ class _Question:
                     query_positions=queries,
                     key_positions=keys,
                     scale=self.scale,
+                    head=h,
+                    num_heads=self.H,
                     query_features=_repeated(self.query_features, which, h, len(queries)),
                     key_features=_repeated(self.key_features, which, h, len(keys)),
                 ).output.value
@@ -238,7 +240,7 @@ class _Question:
         """What is added to the values at these distances, [H or 1, N, d], or None."""
         tape = Tape(Precision.of("float64"))
         leaves = param_leaves(self.scheme, self.params, tape, num_heads=self.H, head_dim=self.d)
-        oracle = scheme_oracle(self.scheme, leaves, tape)
+        oracle = scheme_oracle(self.scheme, leaves, tape, self.H)
         nothing = Leaf(tape, np.zeros((1, self.d)))[(0,)]
         query = Token(nothing, int(-distances[0]))
         keys = [Token(nothing, query.position + int(n)) for n in distances]

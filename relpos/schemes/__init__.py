@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from relpos.errors import SettingError
+from relpos.schemes.alibi import ALiBi
 from relpos.schemes.base import Init, Parameter, Scheme
 from relpos.schemes.beit import BEiT
+from relpos.schemes.continuous_bias import ContinuousBias
 from relpos.schemes.cope import CoPE
 from relpos.schemes.deberta import DeBERTa
 from relpos.schemes.decomposed2d import Decomposed2D
+from relpos.schemes.fire import Fire
 from relpos.schemes.forgetting_attention import ForgettingAttention
 from relpos.schemes.gated_t5 import GatedT5
+from relpos.schemes.kerple import Kerple
 from relpos.schemes.low_rank_bank import LowRankBank
 from relpos.schemes.music_transformer import MusicTransformer
 from relpos.schemes.no_position import NoPosition
@@ -25,6 +29,7 @@ from relpos.schemes.rope_scaling import (
     NTKScaling,
     YaRN,
 )
+from relpos.schemes.sandwich import Sandwich
 from relpos.schemes.shaw import Shaw
 from relpos.schemes.shaw_both import ShawBoth
 from relpos.schemes.swin2d import Swin2D
@@ -38,15 +43,19 @@ from relpos.schemes.zipformer import Zipformer
 __all__ = [
     "SCHEMES",
     "T5",
+    "ALiBi",
     "Axial",
     "BEiT",
     "CoPE",
+    "ContinuousBias",
     "DeBERTa",
     "Decomposed2D",
     "DynamicNTK",
+    "Fire",
     "ForgettingAttention",
     "GatedT5",
     "Init",
+    "Kerple",
     "LinearScaling",
     "Llama3Scaling",
     "LongRoPE",
@@ -56,6 +65,7 @@ __all__ = [
     "NoPosition",
     "Parameter",
     "RoPE",
+    "Sandwich",
     "Scheme",
     "Sections",
     "Shaw",
@@ -84,6 +94,11 @@ SCHEMES: dict[str, type[Scheme]] = {
         Zipformer,
         T5,
         GatedT5,
+        ALiBi,
+        Kerple,
+        Sandwich,
+        ContinuousBias,
+        Fire,
         LowRankBank,
         DeBERTa,
         RoPE,

@@ -24,10 +24,12 @@ __all__ = [
     "Tied",
     "check_types",
     "constant",
+    "each",
     "glorot",
     "normal",
     "require",
     "restored",
+    "uniform",
     "zeros",
 ]
 
@@ -37,13 +39,15 @@ class Init:
     """The distribution of a fresh parameter.
 
     Attributes:
-        kind: `zeros`, `constant`, `normal` (mean 0) or `uniform` (symmetric about 0).
+        kind: `zeros`, `constant`, `each`, `normal` (mean 0) or `uniform` (symmetric about 0).
         scale: The number itself of `constant`, standard deviation of `normal`, half width of
-            `uniform`; unused by `zeros`.
+            `uniform`; unused by `zeros` and `each`.
+        values: Of `each`: a number for every entry of the first axis, all along the others.
     """
 
-    kind: Literal["zeros", "constant", "normal", "uniform"]
+    kind: Literal["zeros", "constant", "each", "normal", "uniform"]
     scale: float = 0.0
+    values: tuple[float, ...] = ()
 
     @property
     def std(self) -> float:
@@ -58,11 +62,19 @@ class Init:
             return generator.normal(0.0, self.scale, shape)
         if self.kind == "uniform":
             return generator.uniform(-self.scale, self.scale, shape)
+        if self.kind == "each":
+            return self.laid_out(shape)
         return np.full(shape, self.scale if self.kind == "constant" else 0.0)
+
+    def laid_out(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """The values of `each` over a whole array."""
+        first = np.reshape(self.values, (shape[0], *(1,) * (len(shape) - 1)))
+        return np.broadcast_to(first, shape).astype(np.float64)
 
     def times(self, factor: float) -> Init:
         """The distribution of `factor` times an entry."""
-        return Init(self.kind, self.scale * factor)
+        values = tuple(factor * value for value in self.values)
+        return Init(self.kind, self.scale * factor, values)
 
 
 def zeros() -> Init:
@@ -75,9 +87,19 @@ def constant(value: float) -> Init:
     return Init("constant", value)
 
 
+def each(values: tuple[float, ...]) -> Init:
+    """A number of its own for every entry of the first axis."""
+    return Init("each", values=values)
+
+
 def normal(std: float) -> Init:
     """Normal with mean 0 and the given standard deviation."""
     return Init("normal", std)
+
+
+def uniform(half_width: float) -> Init:
+    """Uniform on +-half_width."""
+    return Init("uniform", half_width)
 
 
 def glorot(fan_in: int, fan_out: int) -> Init:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from relpos.checks import check_length_seen
 from relpos.rotation import BYTES, byte_tables
-from relpos.schemes import DynamicNTK, LongRoPE, RoPE, TransformerXL, XPos
+from relpos.schemes import DynamicNTK, LongRoPE, RoPE, Sandwich, TransformerXL, XPos
 from relpos_jax.kernels.positions import Positions
 from relpos_jax.kernels.terms import Lowered, Terms
 from relpos_jax.schemes.call import Call
@@ -80,7 +80,7 @@ def seen_lengths(positions: Positions) -> list[int] | None:
 
 
 def angles(
-    scheme: RoPE | TransformerXL | XPos,
+    scheme: RoPE | Sandwich | TransformerXL | XPos,
     positions: Int[Array, "..."],
     head_dim: int,
     dtype: jnp.dtype,
@@ -114,7 +114,7 @@ def angles(
 
 
 def byte_angles(
-    scheme: RoPE | TransformerXL | XPos, head_dim: int, dtype: jnp.dtype, length: int
+    scheme: RoPE | Sandwich | TransformerXL | XPos, head_dim: int, dtype: jnp.dtype, length: int
 ) -> tuple[Float[Array, "places 256 m"], Float[Array, "places 256 m"]]:
     """Cosines and sines [place, byte, m] of byte * 256**place * f_m."""
     cos, sin = byte_tables(scheme.frequencies(head_dim, length), jnp.dtype(dtype).name)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from relpos.checks import check_length_seen
 from relpos.rotation import BYTES, byte_tables
-from relpos.schemes import DynamicNTK, LongRoPE, RoPE, TransformerXL, XPos
+from relpos.schemes import DynamicNTK, LongRoPE, RoPE, Sandwich, TransformerXL, XPos
 from relpos_torch.constants import constant
 from relpos_torch.kernels.positions import Positions
 from relpos_torch.kernels.terms import Lowered, Terms
@@ -81,7 +81,7 @@ def seen_lengths(positions: Positions) -> list[int] | None:
 
 
 def angles(
-    scheme: RoPE | TransformerXL | XPos,
+    scheme: RoPE | Sandwich | TransformerXL | XPos,
     positions: Int[Tensor, "..."],
     head_dim: int,
     dtype: torch.dtype,
@@ -119,7 +119,7 @@ def angles(
 
 @constant
 def byte_angles(
-    scheme: RoPE | TransformerXL | XPos, head_dim: int, dtype: torch.dtype, length: int
+    scheme: RoPE | Sandwich | TransformerXL | XPos, head_dim: int, dtype: torch.dtype, length: int
 ) -> tuple[Tensor, Tensor]:
     """Cosines and sines [place, byte, m] of byte * 256**place * f_m."""
     frequencies = scheme.frequencies(head_dim, length)

@@ -47,7 +47,14 @@ class SchemeOracle(Generic[S]):
         scheme: The settings.
         params: The scheme's parameters by name.
         tape: Where the operations are recorded.
+
+    Attributes:
+        num_heads: Heads of the model, for numbers that are fixed by it for every head.
+        first_head: Which of them head 0 is: not 0 where one head is asked about alone.
     """
+
+    num_heads: int = 1
+    first_head: int = 0
 
     def __init__(self, scheme: S, params: Mapping[str, Leaf], tape: Tape) -> None:
         self.scheme, self.params, self.tape = scheme, params, tape

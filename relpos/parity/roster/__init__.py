@@ -8,6 +8,7 @@ and dtype, layers, decoding.
 from __future__ import annotations
 
 from relpos.parity.roster import (
+    biases,
     buckets,
     content,
     contextual,
@@ -23,7 +24,7 @@ __all__ = ["COMMON_WRONGS", "FIRST_ROWS", "ROSTER", "Row", "Wrong"]
 #: Every scheme and setting that the harness checks, by name.
 ROSTER: dict[str, Row] = {
     row.name: row
-    for family in (vectors, sinusoids, buckets, content, rotary, contextual, grids)
+    for family in (vectors, sinusoids, buckets, biases, content, rotary, contextual, grids)
     for row in family.ROWS
 }
 
