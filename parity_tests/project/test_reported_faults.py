@@ -33,6 +33,15 @@ FAULTS = {
     "2-D offsets numbered another way": "twins/test_grids test_offsets_are_the_published_ones",
     "coordinates of another window": "twins/test_grids test_coordinates_are_logarithms_of_what",
     "the same table for all heads, or not": "twins/test_grids test_what_heads_share_and_how_it",
+    # Slopes and penalties.
+    "slope times key taken for slope times distance": "twins/test_alibi test_the_two_forms_are_one",
+    "a bias that is not 0 at the query": "twins/test_alibi test_the_bias_is_0_at_the_query_and",
+    "neighbours merge in half precision": "twins/test_alibi test_the_bias_is_0_at_the_query_and",
+    "slopes sorted, or of a power of two only": "twins/test_alibi test_slopes_of_any_number_of",
+    "a layer's factor on the bias": "twins/test_alibi test_no_factor_of_the_layer_touches_the",
+    "a bias before or after the scaling": "twins/test_alibi test_the_scale_multiplies_the_bias",
+    "slopes without a gradient": "twins/test_alibi test_learned_slopes_begin_at_the_fixed_ones",
+    "penalties that turn into rewards": "twins/test_kerple test_numbers_far_below_and_above_0",
     # The shift.
     "the shift leaks the next query's row": "twins/test_distances test_the_shift_leaks_no_row",
     "the literal shift used both ways": "twins/test_distances test_the_literal_shift_agrees_with",
