@@ -237,7 +237,7 @@ def test_parakeet_is_transformer_xl_in_turn(twin: Any) -> None:
 @pytest.mark.parametrize("clamp", [None, 3])
 def test_xlnet_with_a_memory_is_transformer_xl(twin: Any, clamp: int | None) -> None:
     config = XLNetConfig(
-        vocab_size=2, d_model=D, n_layer=1, n_head=H, d_inner=2, clamp_len=clamp or -1
+        vocab_size=8, d_model=D, n_layer=1, n_head=H, d_inner=2, clamp_len=clamp or -1
     )
     model = drawn(XLNetModel(config), torch.float32)
     peer = model.layer[0].rel_attn
