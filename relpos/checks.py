@@ -184,9 +184,19 @@ def check_params(table: tuple[Parameter, ...], given: Mapping[str, Shape], float
 
 
 def check_features(
-    scheme: Scheme, given: tuple[Shape | None, Shape | None], sizes: Sizes, order: str
+    scheme: Scheme,
+    given: tuple[Shape | None, Shape | None],
+    floating: bool,
+    sizes: Sizes,
+    order: str,
 ) -> None:
     """What a scheme reads of each token is given exactly where it asks for it, in the axes of q."""
+    if not floating:
+        raise ShapeError(
+            "query_features and key_features hold real floating numbers",
+            got="another dtype",
+            expected="float32, say",
+        )
     for name, shape, projection, L in (
         ("query_features", given[0], scheme.query_projection, sizes.Lq),
         ("key_features", given[1], scheme.key_projection, sizes.Lk),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from relpos.checks import (
+    Sizes,
     check_dropout,
     check_dtypes,
     check_features,
@@ -99,7 +100,7 @@ def attention(
     real = all(jnp.issubdtype(a.dtype, jnp.floating) for a in params.values())
     shapes = {name: array.shape for name, array in params.items()}
     check_params(scheme.parameters(sizes.H, sizes.d), shapes, real)
-    check_features(scheme, (_shape(query_features), _shape(key_features)), sizes, "BLHd")
+    _check_features(scheme, query_features, key_features, sizes)
     positions = Positions.of(query_positions, key_positions, sizes, causal, scheme.position_axes)
     allowed = attention_mask(mask, positions, sizes)
     factor = scheme.scale(sizes.d) if scale is None else scale
@@ -176,7 +177,7 @@ def relative_scores(
     real = all(jnp.issubdtype(a.dtype, jnp.floating) for a in params.values())
     shapes = {name: array.shape for name, array in params.items()}
     check_params(scheme.parameters(1, sizes.d), shapes, real)
-    check_features(scheme, (_shape(features[0]), _shape(features[1])), sizes, "BLHd")
+    _check_features(scheme, features[0], features[1], sizes)
     positions = Positions.of(query_positions, key_positions, sizes, False, scheme.position_axes)
     factor = scheme.scale(sizes.d) if scale is None else scale
     widen = _working_precision(q)
@@ -198,8 +199,10 @@ def relative_scores(
     return scores
 
 
-def _shape(array: Array | None) -> tuple[int, ...] | None:
-    return None if array is None else array.shape
+def _check_features(scheme: Scheme, query: Array | None, key: Array | None, sizes: Sizes) -> None:
+    of_query, of_key = (None if f is None else f.shape for f in (query, key))
+    floating = all(jnp.issubdtype(f.dtype, jnp.floating) for f in (query, key) if f is not None)
+    check_features(scheme, (of_query, of_key), floating, sizes, "BLHd")
 
 
 def _working_precision(q: Array) -> Callable[[Array], Array]:

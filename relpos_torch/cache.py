@@ -174,8 +174,9 @@ class KVCache:
             length=self.length + lengths,
             next_position=self.next_position + lengths,
         )
-        # Empty slots and padding repeat the last real position: masked, and within every limit.
-        last = (cache.next_position - 1)[:, None]
+        # Empty slots and padding repeat the last real position, or the first there is: masked, and
+        # within every limit.
+        last = (cache.next_position - 1).clamp(min=0)[:, None]
         filled = slots < cache.length[:, None]
         real = new_tokens < lengths[:, None]
         return Appended(

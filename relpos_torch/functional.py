@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from relpos.checks import (
+    Sizes,
     check_dropout,
     check_dtypes,
     check_features,
@@ -95,7 +96,7 @@ def attention(
     real = all(t.is_floating_point() for t in params.values())
     shapes = {name: tuple(tensor.shape) for name, tensor in params.items()}
     check_params(scheme.parameters(sizes.H, sizes.d), shapes, real)
-    check_features(scheme, (_shape(query_features), _shape(key_features)), sizes, "BHLd")
+    _check_features(scheme, query_features, key_features, sizes)
     positions = Positions.of(query_positions, key_positions, sizes, causal, scheme.position_axes)
     allowed = attention_mask(mask, positions, sizes, q.device)
     factor = scheme.scale(sizes.d) if scale is None else scale
@@ -170,7 +171,7 @@ def relative_scores(
     real = all(t.is_floating_point() for t in params.values())
     shapes = {name: tuple(tensor.shape) for name, tensor in params.items()}
     check_params(scheme.parameters(1, sizes.d), shapes, real)
-    check_features(scheme, (_shape(features[0]), _shape(features[1])), sizes, "BHLd")
+    _check_features(scheme, features[0], features[1], sizes)
     positions = Positions.of(query_positions, key_positions, sizes, False, scheme.position_axes)
     factor = scheme.scale(sizes.d) if scale is None else scale
     with _working_precision(q) as widen:
@@ -190,8 +191,10 @@ def relative_scores(
         return scores[0, 0]
 
 
-def _shape(tensor: Tensor | None) -> tuple[int, ...] | None:
-    return None if tensor is None else tuple(tensor.shape)
+def _check_features(scheme: Scheme, query: Tensor | None, key: Tensor | None, sizes: Sizes) -> None:
+    of_query, of_key = (None if f is None else tuple(f.shape) for f in (query, key))
+    floating = all(f.is_floating_point() for f in (query, key) if f is not None)
+    check_features(scheme, (of_query, of_key), floating, sizes, "BHLd")
 
 
 @contextmanager

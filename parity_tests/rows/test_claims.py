@@ -94,6 +94,15 @@ def _alone(row: Row, part: slice) -> Any:
 
 
 @every_row
+def test_a_query_before_every_key_reads_nothing(row: Row) -> None:
+    case, inputs = self_attention(row)
+    later = np.tile(1 + np.arange(L, dtype=np.int32) % (L - 1), (case.B, 1))
+    first = np.zeros((case.B, L), np.int32)
+    moved = dataclasses.replace(inputs, query_positions=first, key_positions=later)
+    assert (torch_output(case, moved) == 0.0).all()
+
+
+@every_row
 def test_a_mask_of_any_broadcastable_shape_is_the_full_one(row: Row) -> None:
     case, inputs = self_attention(row)
     full = (case.B, case.H, L, L)

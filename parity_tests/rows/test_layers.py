@@ -84,6 +84,18 @@ def test_rows_of_other_lengths_decode_as_if_alone_several_tokens_at_once(row: Ro
 
 
 @every_row
+def test_a_row_may_begin_later_than_others(row: Row) -> None:
+    case, inputs, layer, full = decoding(row)
+    x = to_tensor(inputs.x)
+    cache = layer.init_cache(case.B, case.Lq)
+    output, cache = layer(x[:, :2], cache=cache, lengths=torch.tensor([0, 2]))
+    assert (output[0] == layer.out.bias).all()
+    passes(compare(some(full, 1, slice(2)), to_numpy(output[1].detach())))
+    output, cache = layer(x[:, :2], cache=cache, lengths=torch.tensor([2, 0]))
+    passes(compare(some(full, 0, slice(2)), to_numpy(output[0].detach())))
+
+
+@every_row
 def test_dropping_old_tokens_moves_none_of_the_others(row: Row) -> None:
     case, inputs, layer, _ = decoding(row)
     L = case.Lq

@@ -142,7 +142,8 @@ def test_the_order_of_tokens_matters(row: Row) -> None:
 def test_settings_are_stored_and_unknown_ones_refused(row: Row) -> None:
     stored = row.scheme.to_dict()
     assert scheme_from_dict(stored) == row.scheme
-    for wrong in ({**stored, "unheard_of": 1}, {"scheme": stored["scheme"] + "?"}):
+    spoiled: list[Any] = [{**stored, "unheard_of": 1}, {"scheme": stored["scheme"] + "?"}]
+    for wrong in (*spoiled, stored["scheme"], None):
         with pytest.raises(SettingError):
             scheme_from_dict(wrong)
     if len(stored) > 1:

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import relpos_torch
-from parity_tests.twins.twin import TorchTwin, draw, draw_params, fails, passes
+from parity_tests.twins.twin import TorchTwin, draw, draw_params, fails, passes, unchecked
 from relpos import AttentionSettings, CoPE, ForgettingAttention, oracle
+from relpos.errors import ShapeError
 from relpos.oracle import Precision
 from relpos.parity import Comparison, compare
 from relpos_torch.schemes import forgetting_attention
@@ -43,6 +44,13 @@ def long_input(twin: Any, bias: float) -> Comparison:
 @pytest.mark.parametrize("bias", [0.0, 5.0])
 def test_a_long_input_forgets_to_the_last_digit(twin: Any, bias: float) -> None:
     passes(long_input(twin, bias))
+
+
+def test_gates_are_real_numbers(twin: Any) -> None:
+    q = draw(0, 1, 1, 3, 4)
+    gates = draw(1, 1, 1, 3, 1) if twin.name == "torch" else draw(1, 1, 3, 1, 1)
+    with unchecked(), pytest.raises(ShapeError, match="hold real floating numbers"):
+        twin.attention(FORGETTING, {}, q, q, q, key_features=gates > 0.0)
 
 
 def test_a_running_sum_alone_would_not(monkeypatch: pytest.MonkeyPatch) -> None:

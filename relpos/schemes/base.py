@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import UnionType
@@ -159,7 +160,7 @@ class Projection:
         name: Its parameters are `{name}_kernel` and `{name}_bias`.
         width: Numbers per head and token, e.
         bias: Add a learned bias.
-        bias_init: Distribution of a fresh bias.
+        bias_init: Distribution of a fresh bias; None is zeros.
         per_head: Each head reads its own D / H channels of x, through one kernel [D/H, e] that all
             heads share; False reads all of x, through a kernel [D, H, e].
         empty: What an empty slot of a cache holds.
@@ -168,7 +169,7 @@ class Projection:
     name: str
     width: int
     bias: bool = True
-    bias_init: Init = Init("zeros")
+    bias_init: Init | None = None
     per_head: bool = False
     empty: float = 0.0
 
@@ -188,7 +189,9 @@ class Projection:
             fan_out = self.width
         table = [Parameter(f"{self.name}_kernel", axes, shape, glorot(shape[0], fan_out))]
         if self.bias:
-            table.append(Parameter(f"{self.name}_bias", axes[1:], shape[1:], self.bias_init))
+            table.append(
+                Parameter(f"{self.name}_bias", axes[1:], shape[1:], self.bias_init or zeros())
+            )
         return tuple(table)
 
 
@@ -226,8 +229,9 @@ def _is_a(value: object, hint: Any) -> bool:
         return isinstance(value, str) and value in get_args(hint)
     if get_origin(hint) is tuple:
         return isinstance(value, tuple) and all(_is_a(v, get_args(hint)[0]) for v in value)
-    kind = (int, float) if hint is float else hint
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if hint is float and isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
 
 
 def restored(kind: Any, data: Mapping[str, Any]) -> Any:

@@ -39,7 +39,7 @@ class ForgettingAttention(Scheme):
 
     The formula and the names used elsewhere stand at the top of this module. A layer makes what the
     gates read by a projection of its own; the functions take it as `key_features`, one number per
-    head and key.
+    head and key. It must be finite: -1e4 forgets everything, 1e4 nothing.
 
     Paper: Forgetting Transformer: Softmax Attention with a Forget Gate,
     https://arxiv.org/abs/2503.02130.

@@ -121,7 +121,11 @@ def distance_range(positions: Positions) -> tuple[int, int] | None:
         query, key = np.asarray(positions.query), np.asarray(positions.key)
         lowest = int((key.min(-1) - query.max(-1)).min())
         highest = int((key.max(-1) - query.min(-1)).max())
-    return lowest, min(highest, 0) if positions.causal else highest
+    if positions.causal:
+        # Where every key stands after every query none is read: an empty range has no ends.
+        highest = min(highest, 0)
+        lowest = min(lowest, highest)
+    return lowest, highest
 
 
 def position_range(positions: Positions) -> tuple[int, int] | None:

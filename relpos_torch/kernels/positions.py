@@ -110,7 +110,11 @@ def distance_range(positions: Positions) -> tuple[int, int] | None:
             lowest, highest = int(low), int(high)
         except RuntimeError:  # torch.func.vmap and the meta device refuse .item()
             return None
-    return lowest, min(highest, 0) if positions.causal else highest
+    if positions.causal:
+        # Where every key stands after every query none is read: an empty range has no ends.
+        highest = min(highest, 0)
+        lowest = min(lowest, highest)
+    return lowest, highest
 
 
 def position_range(positions: Positions) -> tuple[int, int] | None:

@@ -153,6 +153,12 @@ COMMON_WRONGS = (
         change=replaced("key_positions", np.arange(7, dtype=np.float32)),
     ),
     Wrong(
+        "unread-features",
+        ShapeError,
+        "query_features are what NoPosition reads of each token",
+        change=replaced("features", {"query_features": np.ones((2, 3, 5, 1), np.float32)}),
+    ),
+    Wrong(
         "unknown-parameter",
         ShapeError,
         "params hold exactly the scheme's parameters",
