@@ -150,15 +150,20 @@ class Request:
         )
 
 
+#: Without jit, JAX compiles every operation by itself, half a minute for some rows: a table of
+#: vectors, a bias and a rotation stand for all. What they run is what jit compiles as a whole.
+_OP_BY_OP = ("Shaw", "T5", "RoPE half")
+
+
 def _is_worth_its_time(job: Job) -> bool:
     """Whether an ordinary run has the job; the others are for `thorough` and for runs by case.
 
     PyTorch eager takes milliseconds, so every row meets it in every case and in every dtype, as
     often as the oracle allows, which takes a tenth of a second for each of the two. What
     compiles takes about a second in JAX and ten in torch.compile: every row is compiled by JAX
-    once for explicit positions, and each scheme's first row for the default ones too, and as a
-    layer. All else is about kernels and layers, which know nothing of schemes: the representative
-    rows have between them every kind of term.
+    once for explicit positions, and each scheme's first row for the default ones too. Layers meet
+    each scheme's first row, in both. All else is about kernels and layers, which know nothing of
+    schemes: the representative rows have between them every kind of term.
     """
     case, dtype, mode = job.case.name, job.dtype, job.mode
     single, typical = dtype == "float32", job.row.representative
@@ -172,7 +177,7 @@ def _is_worth_its_time(job: Job) -> bool:
         if mode == "vmap":
             return single and case in ("masked", "packed")
         if job.call != "attention":
-            return single or (typical and case == "layer-self")
+            return (single and first) or (typical and (single or case == "layer-self"))
         return single or (case, dtype) in (("packed", "float64"), ("masked", "bfloat16"))
     if job.call == "attention":
         if mode == "jit":
@@ -181,7 +186,9 @@ def _is_worth_its_time(job: Job) -> bool:
                 or (first and (case, dtype) == (default, "float32"))
                 or (typical and (case, dtype) == ("packed", "bfloat16"))
             )
-        return typical and single and case == ("cross" if mode == "vmap" else "masked")
+        if mode == "jit-vmap":
+            return typical and single and case == "masked"
+        return job.row.name in _OP_BY_OP and single and case == "cross"
     if job.call == "relative_scores":
         return typical and single and case == "masked" and mode == "jit-vmap"
     if job.kind == "linen":
