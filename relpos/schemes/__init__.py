@@ -135,11 +135,11 @@ def scheme_from_dict(data: dict[str, Any]) -> Scheme:
         >>> scheme_from_dict(T5(num_buckets=8).to_dict())
         T5(num_buckets=8, max_distance=128, bidirectional=True)
     """
-    name = data.get("scheme") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or name not in SCHEMES:
+    if not isinstance(data, dict):
         raise SettingError(
-            "stored settings of a scheme are a table that names it",
-            got=repr(data if name is None else name),
-            expected=f"one of {sorted(SCHEMES)} under 'scheme'",
+            "stored settings of a scheme are a table", got=repr(data), expected="what to_dict gives"
         )
+    name = data.get("scheme")
+    if name not in SCHEMES:
+        raise SettingError("a scheme must be known by name", got=name, expected=sorted(SCHEMES))
     return SCHEMES[name].from_dict(data)
