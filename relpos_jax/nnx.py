@@ -21,8 +21,6 @@ from relpos_jax.projection import heads_first, read
 
 __all__ = ["RelativeAttention"]
 
-_PROJECTIONS = ("query", "key", "value", "out")
-
 
 class RelativeAttention(nnx.Module):
     """Multi-head attention with relative positions.
@@ -106,10 +104,8 @@ class RelativeAttention(nnx.Module):
         self.key = projection("key", self.settings.kv_heads)
         self.value = projection("value", self.settings.kv_heads)
         self.out = projection("out", num_heads)
-        # What the projections above do not hold: those of the scheme, and its tables.
-        held = {f"{name}.{part}" for name in _PROJECTIONS for part in ("kernel", "bias")}
         for parameter in table.values():
-            if parameter.name in held:
+            if "." in parameter.name:  # held by a projection
                 continue
             value = initializer(parameter.init)(rngs.params(), parameter.shape, param_dtype)
             setattr(self, parameter.name, nnx.Param(value, **_axes(parameter)))

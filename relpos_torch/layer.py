@@ -21,8 +21,6 @@ from relpos_torch.projection import heads_first, read
 
 __all__ = ["RelativeAttention"]
 
-_PROJECTIONS = ("query", "key", "value", "out")
-
 
 class RelativeAttention(nn.Module):
     """Multi-head attention with relative positions.
@@ -88,10 +86,8 @@ class RelativeAttention(nn.Module):
         self.value = nn.Linear(embed_dim, kv_inner, bias, device, dtype)
         self.out = nn.Linear(inner, embed_dim, bias, device, dtype)
         self._scheme_parameters = scheme.parameters(num_heads, self.settings.width)
-        # What the projections above do not hold: those of the scheme, and its tables.
-        held = {f"{name}.{part}" for name in _PROJECTIONS for part in ("kernel", "bias")}
         for table in self.settings.parameters():
-            if table.name in held:
+            if "." in table.name:  # held by a projection
                 continue
             empty = torch.empty(table.shape, device=device, dtype=dtype)
             self.register_parameter(table.name, nn.Parameter(empty))
