@@ -33,15 +33,15 @@ def decimals() -> AbstractContextManager[decimal.Context]:
     return decimal.localcontext(decimal.Context(prec=40))
 
 
-def geometric(base: Decimal, width: int) -> list[Decimal]:
-    """f_m = base ** (-2m / width) for m = 0 .. width/2 - 1, radians per position."""
-    return [base ** (Decimal(-2 * m) / width) for m in range(width // 2)]
+def geometric(base: Decimal, width: int, first: int = 0) -> list[Decimal]:
+    """f_m = base ** (-2m / width) for m = first .. first + width/2 - 1, radians per position."""
+    return [base ** (Decimal(-2 * m) / width) for m in range(first, first + width // 2)]
 
 
-def frequencies(base: float, rotary_dim: int) -> NDArray[np.float64]:
+def frequencies(base: float, rotary_dim: int, first: int = 0) -> NDArray[np.float64]:
     """The frequencies of a plain rotation of `rotary_dim` channels, in float64."""
     with decimals():
-        return np.array([float(f) for f in geometric(Decimal(base), rotary_dim)])
+        return np.array([float(f) for f in geometric(Decimal(base), rotary_dim, first)])
 
 
 @functools.lru_cache(maxsize=64)

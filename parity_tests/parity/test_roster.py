@@ -157,8 +157,21 @@ def test_wrong_inputs_are_refused_in_words(
     assert wrong.message in str(caught.value)
 
 
+def test_no_product_is_coarse_while_a_side_is_judged(sides: dict[str, Side]) -> None:
+    # TF32 on a GPU and bfloat16 on a TPU are what float32 products are by default.
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        found = sides["torch"].environment()
+        assert found["float32_matmul_precision"] == "highest"
+        assert not found["cuda.matmul.allow_tf32"]
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def test_jax_keeps_its_configuration(sides: dict[str, Side]) -> None:
     before = jax.config.values["jax_enable_x64"], jax.config.values["jax_default_matmul_precision"]
-    sides["jax"].environment()
+    assert sides["jax"].environment()["default_matmul_precision"] == "highest"
     after = jax.config.values["jax_enable_x64"], jax.config.values["jax_default_matmul_precision"]
     assert before == after

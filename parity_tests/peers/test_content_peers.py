@@ -12,6 +12,8 @@ import math
 import warnings
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -273,6 +275,31 @@ def test_logarithms_in_half_precision_take_other_buckets(
     assert (half != ours).sum() == wrong
     if buckets == 32:
         assert n[half != ours].tolist() == [16, 32, 90]
+
+
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (320, 800)])
+def test_logarithms_in_float32_take_ours(buckets: int, max_distance: int) -> None:
+    # Also those of JAX compiled, and of T5's own port to Flax, which adds a little first.
+    n = np.arange(1, 5000, dtype=np.int32)
+    per_side, exact = buckets // 2, buckets // 4
+    ours = t5_bucket(-n, num_buckets=buckets, max_distance=max_distance, bidirectional=True)
+    span = math.log(max_distance / exact)
+
+    def bucketed(logarithm: Any, epsilon: float = 0.0) -> Any:
+        ratio = np.asarray(logarithm(n.astype(np.float32) / np.float32(exact) + epsilon))
+        steps = (ratio / np.float32(span) * np.float32(per_side - exact)).astype(np.int32)
+        return np.where(n < exact, n, np.minimum(exact + steps, per_side - 1)).astype(np.int32)
+
+    near = n <= 2000
+    tried = {
+        "numpy": bucketed(np.log),
+        "JAX": bucketed(jax.jit(jnp.log)),
+        "Flax": bucketed(np.log, np.float32(np.finfo(np.float32).eps)),
+    }
+    for name, found in tried.items():
+        passes(compare_exact(ours, found, what=name))
+    by_torch = bucketed(lambda x: torch.log(torch.tensor(x)).numpy())
+    passes(compare_exact(ours[near], by_torch[near], what="torch"))
 
 
 def test_inkling_adds_the_same(twin: Any) -> None:

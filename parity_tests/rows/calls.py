@@ -97,18 +97,30 @@ def torch_output(case: Case, inputs: Inputs) -> NDArray[Any]:
 
 def jax_output(case: Case, inputs: Inputs) -> NDArray[Any]:
     """JAX's output, compiled once per scheme and shapes."""
+    return np.asarray(_program(case.scheme, case.causal, case.scale)(*_arguments(inputs))).swapaxes(
+        1, 2
+    )
+
+
+def jax_shape(case: Case, inputs: Inputs) -> jax.ShapeDtypeStruct:
+    """The shape and dtype of JAX's output, without computing it."""
+    program = _program(case.scheme, case.causal, case.scale)
+    shape: jax.ShapeDtypeStruct = jax.eval_shape(program, *_arguments(inputs))
+    return shape
+
+
+def _arguments(inputs: Inputs) -> tuple[Any, ...]:
     arrays = {name: jnp.asarray(a) for name, a in _options(inputs).items() if a is not None}
     for name in ("query_features", "key_features"):
         if name in arrays:
             arrays[name] = arrays[name].swapaxes(1, 2)
     qkv = (jnp.asarray(a.swapaxes(1, 2)) for a in (inputs.q, inputs.k, inputs.v))
-    params = {name: jnp.asarray(array) for name, array in inputs.params.items()}
-    program = _program(case.scheme, case.causal, case.scale)
-    return np.asarray(program(*qkv, params, arrays)).swapaxes(1, 2)
+    return *qkv, {name: jnp.asarray(array) for name, array in inputs.params.items()}, arrays
 
 
 #: Each twin's output.
 OUTPUTS = {"torch": torch_output, "jax": jax_output}
+first_rows = pytest.mark.parametrize("row", FIRST_ROWS.values(), ids=lambda row: row.name)
 #: JAX takes seconds to compile what torch does at once: the first row of each scheme stands for it.
 both_twins = pytest.mark.parametrize(
     ("row", "twin"),

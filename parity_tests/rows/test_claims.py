@@ -21,6 +21,8 @@ from parity_tests.rows.calls import (
     L,
     both_twins,
     every_row,
+    first_rows,
+    jax_shape,
     needs,
     self_attention,
     torch_output,
@@ -29,7 +31,8 @@ from parity_tests.rows.calls import (
 )
 from parity_tests.twins.twin import passes
 from relpos.parity import compare
-from relpos.parity.roster import Row
+from relpos.parity.cases import Case
+from relpos.parity.roster import FIRST_ROWS, Row
 from relpos.parity.sides.torch_side import to_tensor
 
 
@@ -91,6 +94,27 @@ def _alone(row: Row, part: slice) -> Any:
     few = {name: array[:, :, part] for name, array in inputs.tokens.items()}
     none: dict[str, Any] = dict.fromkeys(("mask", "query_positions", "key_positions"))
     return truth(case, dataclasses.replace(with_tokens(inputs, few), **none))
+
+
+@pytest.mark.parametrize(
+    ("row", "twin"),
+    # In JAX: a table that meets queries, one that meets keys too, and one of numbers.
+    [(row, "torch") for row in FIRST_ROWS.values()]
+    + [(FIRST_ROWS[name], "jax") for name in ("Shaw", "DeBERTa", "T5")],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_query_changes_no_output_but_its_own(row: Row, twin: str) -> None:
+    # With the default positions, where tables are shifted and not gathered: a shift that is one
+    # cell off reads the next query's scores, for keys after the query above all.
+    case = Case("self", row.scheme, G=1, Lq=L, d=row.d, causal=row.scheme.causal_only)
+    inputs = case.inputs("float64")
+    before = OUTPUTS[twin](case, inputs)
+    for t in (1, L - 1):
+        q = inputs.q.copy()
+        q[:, :, t] += 1.0
+        after = OUTPUTS[twin](case, dataclasses.replace(inputs, q=q))
+        np.testing.assert_array_equal(np.delete(after, t, 2), np.delete(before, t, 2))
+        assert (after[:, :, t] != before[:, :, t]).all()
 
 
 @every_row
@@ -184,3 +208,9 @@ def test_gradients_are_the_same_bits_each_time(row: Row, positions: Any) -> None
 def test_the_output_has_the_dtype_of_the_inputs(row: Row, dtype: str) -> None:
     case = row.cases[0]
     assert torch_output(case, case.inputs(dtype)).dtype.name == dtype
+
+
+@first_rows
+def test_jax_keeps_the_dtype_of_the_inputs(row: Row) -> None:
+    case = row.cases[0]
+    assert jax_shape(case, case.inputs("bfloat16")).dtype.name == "bfloat16"

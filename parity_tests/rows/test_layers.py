@@ -18,7 +18,7 @@ from flax import nnx
 import relpos_jax
 import relpos_jax.nnx
 import relpos_torch
-from parity_tests.rows.calls import every_row, needs, representatives, self_attention
+from parity_tests.rows.calls import every_row, first_rows, needs, representatives, self_attention
 from parity_tests.twins.twin import passes, unchecked
 from relpos import oracle
 from relpos.oracle import Estimate
@@ -27,6 +27,7 @@ from relpos.parity.cases import Case, LayerInputs
 from relpos.parity.roster import Row
 from relpos.parity.sides.torch_side import to_numpy, to_tensor
 from relpos.weights import Weights, load_into, to_flax, to_torch
+from relpos_jax.initialise import initializer as jax_initializer
 
 
 def torch_layer(inputs: LayerInputs, dtype: torch.dtype = torch.float64) -> Any:
@@ -129,6 +130,38 @@ def test_a_layer_cast_to_half_is_the_layer_built_in_half(row: Row) -> None:
     assert torch.equal(cast(x, mask=mask), built(x, mask=mask))
     single = torch_layer(inputs, torch.float32)
     assert torch.equal(there_and_back(x.float(), mask=mask), single(x.float(), mask=mask))
+
+
+@first_rows
+def test_a_layer_in_half_has_all_its_gradients_in_half(row: Row) -> None:
+    inputs = row.layer_cases[1].layer_inputs("bfloat16")
+    layer, x = torch_layer(inputs, torch.bfloat16), to_tensor(inputs.x).requires_grad_()
+    output = layer(x, mask=to_tensor(inputs.mask))
+    output.backward(to_tensor(inputs.cotangent))
+    gradients = [x.grad, *(parameter.grad for parameter in layer.parameters())]
+    for tensor in (output, *gradients):
+        assert tensor is not None
+        assert tensor.dtype is torch.bfloat16
+        assert tensor.isfinite().all()
+
+
+@first_rows
+def test_fresh_parameters_are_what_the_settings_state(row: Row) -> None:
+    inputs = row.layer_cases[1].layer_inputs("float32")
+    fresh = relpos_torch.RelativeAttention.from_settings(inputs.settings)
+    for p in inputs.settings.parameters():
+        name = p.name.replace(".kernel", ".weight")
+        found = to_numpy(fresh.get_parameter(name).detach())
+        if p.init.std > 0:
+            # A uniform ends where it says; a normal is not seen seven deviations out.
+            reach = p.init.scale if p.init.kind == "uniform" else 7 * p.init.std
+            assert 0 < np.abs(found).max() <= np.float32(reach), p.name
+        else:
+            exact = p.init.draw(np.random.default_rng(0), p.shape).astype(np.float32)
+            np.testing.assert_array_equal(found.reshape(p.shape), exact)
+            if exact.any():
+                drawn = jax_initializer(p.init)(jax.random.key(0), p.shape, jnp.dtype("float32"))
+                np.testing.assert_array_equal(drawn, exact)
 
 
 @every_row

@@ -126,6 +126,21 @@ def test_no_parameter_is_dead(row: Row) -> None:
 
 
 @every_row
+def test_what_heads_share_is_there_once(row: Row) -> None:
+    H = 3
+    table = row.scheme.parameters(H, row.d)
+    for parameter in table:
+        first = parameter.axes[0], parameter.shape[0]
+        assert first in {("heads", H), ("shared", 1)}, parameter
+    if hasattr(row.scheme, "per_head"):
+        each, shared = (
+            replaced(row.scheme, "per_head", value).parameters(H, row.d) for value in (True, False)
+        )
+        for one, all_ in zip(each, shared, strict=True):
+            assert np.prod(one.shape) == H * np.prod(all_.shape)
+
+
+@every_row
 def test_the_order_of_tokens_matters(row: Row) -> None:
     needs(row, "order")
     case = row.cases[0]

@@ -11,9 +11,9 @@ import torch
 
 import relpos_jax
 import relpos_torch
-from parity_tests.twins.twin import draw, fails, passes
-from relpos import ALiBi, NoPosition, SettingError, oracle
-from relpos.oracle import Estimate
+from parity_tests.twins.twin import draw, draw_params, fails, passes
+from relpos import ALiBi, Kerple, NoPosition, Sandwich, SettingError, oracle
+from relpos.oracle import Estimate, Precision
 from relpos.oracle.schemes.alibi import fixed_slope
 from relpos.parity import compare
 
@@ -92,6 +92,51 @@ def test_the_bias_is_0_at_the_query_and_neighbours_stay_apart_far_away() -> None
     exact = np.array([-258.0, -257.5, -257.0, -256.5, -256.0, 0.0])
     for got in scores(ALiBi(learned=True), 0.5, [0, 1, 2, 3, 4, 516]):
         np.testing.assert_array_equal(got, exact)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "raw"),
+    [
+        (ALiBi(learned=True), {"slopes": 0.5}),
+        (Kerple("power"), {"penalty": np.log(np.expm1(0.5)), "exponent": 0.0}),
+    ],
+    ids=["ALiBi", "Kerple"],
+)
+def test_neighbours_far_away_stay_apart_in_half_precision_too(
+    twin: Any, scheme: Any, raw: dict[str, float]
+) -> None:
+    # Half a step of 0.5 * 513 does not exist in bfloat16: three neighbours would weigh the same.
+    single = {name: np.array([number], np.float32) for name, number in raw.items()}
+    half = {name: array.astype("bfloat16") for name, array in single.items()}
+    exact = {name: array.astype(np.float64) for name, array in half.items()}
+    q, v = np.zeros((1, 1, 1, 5), "bfloat16"), np.eye(5, dtype="bfloat16")[None, None]
+    at = {"query_positions": np.array([516]), "key_positions": np.arange(5)}
+    truth = oracle.attention(
+        scheme,
+        exact,
+        q.astype(np.float64),
+        0.0 * v.astype(np.float64),
+        v.astype(np.float64),
+        **at,
+        precision=Precision.of("bfloat16"),
+    ).output
+    got = twin.attention(scheme, half, q, 0 * v, v, **at)
+    passes(compare(truth, got, dtype="bfloat16"))
+    merged = np.exp([256.0 - n for n in (258, 258, 256, 256, 256)])
+    merged = (merged / merged.sum()).astype("bfloat16").reshape(got.shape)
+    fails(compare(truth, merged, dtype="bfloat16"))
+
+
+@pytest.mark.parametrize(
+    "scheme", [ALiBi(), ALiBi(learned=True), Kerple(), Kerple("power"), Sandwich()], ids=str
+)
+def test_a_penalty_of_distance_is_exactly_0_where_the_query_stands(twin: Any, scheme: Any) -> None:
+    # A distance that is one too large adds the same to a whole row, which no softmax shows.
+    params = {name: table[0] for name, table in draw_params(scheme, 1, d).items()}
+    x = np.zeros((L, d))
+    found = twin.scores(scheme, params, x, x)
+    assert (np.diagonal(found) == 0.0).all()
+    assert (found[~np.eye(L, dtype=bool)] != 0.0).all()
 
 
 def test_the_scale_multiplies_the_bias_where_it_is_added_before() -> None:

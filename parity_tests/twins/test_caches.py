@@ -192,6 +192,26 @@ def test_twenty_decoding_steps_are_one_trace() -> None:
     assert cache.next_position.tolist() == [20, 20]
 
 
+def test_lengths_padded_to_one_size_are_one_trace() -> None:
+    layer = relpos_jax.nnx.RelativeAttention(D, 3, Shaw(2, 0), causal=True, rngs=nnx.Rngs(0))
+    traces = 0
+
+    @nnx.jit
+    def call(layer: Any, x: Any, mask: Any) -> Any:
+        nonlocal traces
+        traces += 1
+        return layer(x, mask=mask)
+
+    x = draw(5, B, 64, D, dtype=np.float32)
+    full = np.asarray(call(layer, jnp.asarray(x), jnp.ones((1, 1, 1, 64), bool)))
+    for length in (33, 34, 50, 63):
+        padded = np.where(np.arange(64)[:, None] < length, x, np.float32(77.0))
+        mask = jnp.asarray(np.arange(64) < length)[None, None, None]
+        got = call(layer, jnp.asarray(padded), mask)
+        np.testing.assert_array_equal(got[:, :length], full[:, :length])
+    assert traces == 1
+
+
 def test_a_cache_is_never_written_in_place(twin: Any) -> None:
     settings = settings_of(Shaw(2, 1))
     layer = twin.layer(settings, draw_weights(settings))

@@ -13,7 +13,21 @@ import torch
 import relpos_jax
 import relpos_torch
 from parity_tests.twins.twin import draw, draw_params, fails, passes
-from relpos import T5, DistanceError, NoPosition, RoPE, ShapeError, Shaw, Windowed, oracle
+from relpos import (
+    T5,
+    ALiBi,
+    ContinuousBias,
+    DistanceError,
+    Kerple,
+    MusicTransformer,
+    NoPosition,
+    RoPE,
+    Sandwich,
+    ShapeError,
+    Shaw,
+    Windowed,
+    oracle,
+)
 from relpos.distance import t5_bucket, t5_row_map
 from relpos.oracle import Estimate
 from relpos.oracle.schemes.t5 import bucket
@@ -21,9 +35,9 @@ from relpos.parity import compare, compare_exact
 from relpos_jax.kernels import by_distance as jax_by_distance
 from relpos_torch.kernels import by_distance as torch_by_distance
 
-OFFSETS = [-1000, -128, -127, -91, -90, -64, -32, -20, -16, -9, -8, -7, -1, 0]
-BIDIRECTIONAL = [15, 15, 15, 15, 14, 14, 12, 10, 10, 8, 8, 7, 1, 0]
-CAUSAL = [31, 31, 31, 29, 29, 26, 21, 17, 16, 9, 8, 7, 1, 0]
+OFFSETS = [-(10**6), -1000, -128, -127, -91, -90, -64, -32, -20, -16, -9, -8, -7, -1, 0]
+BIDIRECTIONAL = [15, 15, 15, 15, 15, 14, 14, 12, 10, 10, 8, 8, 7, 1, 0]
+CAUSAL = [31, 31, 31, 31, 29, 29, 26, 21, 17, 16, 9, 8, 7, 1, 0]
 SCHEMES = [Shaw(2, 3), Windowed(1, 2), T5(8, 20), T5(8, 20, False), RoPE("half")]
 
 
@@ -86,6 +100,19 @@ def test_queries_stand_at_the_end_of_the_keys_like_the_last_rows_of_a_square(twi
     np.testing.assert_array_equal(one_hot_rows(twin, Shaw(9, 9, keys=False), 3, 5), square[2:])
 
 
+@pytest.mark.parametrize(
+    "scheme", [T5(8, 20), ALiBi(), Kerple(), Sandwich(), ContinuousBias(5)], ids=lambda s: s.name
+)
+def test_a_bias_behind_a_memory_is_the_last_rows_of_the_square(twin: Any, scheme: Any) -> None:
+    drawn = draw_params(scheme, 1, 4)
+    params = {name: np.asarray(table[0]) for name, table in drawn.items()}
+    x = np.zeros((5, 4))
+    square = oracle.relative_scores(scheme, params, x, x).output
+    got = twin.scores(scheme, params, x[2:], x, scale=1.0)
+    passes(compare(Estimate(square.value[2:], square.budget[2:]), got))
+    fails(compare(Estimate(square.value[:3], square.budget[:3]), got))
+
+
 def test_one_row_per_distance_whatever_the_length(twin: Any) -> None:
     # The centre of the table does not move with the input: a shorter input reads the same rows.
     scheme = Shaw(15, 15, keys=False)
@@ -131,12 +158,16 @@ def test_the_literal_shift_agrees_with_the_table_only_up_to_the_diagonal(twin: A
         [-0.468971558463, -0.227050577479, -0.239517294920],
     ]
     leaked = -0.329361562785  # q_1 . E_0, which the literal shift puts at (0, 2)
-    scores = relative_scores(twin, Shaw(2, 0, values=False), {"key_table": E}, q, q)
+    scores = twin.scores(Shaw(2, 0, values=False), {"key_table": E}, q, q, scale=1.0)
     # The reference is given to twelve places.
     for i, row in enumerate(reference):
         given = Estimate(np.array(row), np.full(i + 1, 5e-13))
         passes(compare(given, scores[i, : i + 1]))
     fails(compare(Estimate(np.array(leaked), np.array(5e-13)), scores[0, 2]))
+    # Without a vector for later keys there is nothing at all above the diagonal.
+    scores = twin.scores(MusicTransformer(2), {"key_table": E}, q, 0.0 * q, scale=1.0)
+    gathered = [[*row, *(0.0,) * (3 - len(row))] for row in reference]
+    passes(compare(Estimate(np.array(gathered), np.full((3, 3), 5e-13)), scores))
     passes(compare(Estimate(np.array(leaked), np.array(5e-13)), q[1] @ E[0]))
 
 
@@ -148,13 +179,6 @@ def test_the_shift_reads_a_new_column_in_every_row(twin: Any) -> None:
     assert shifted.tolist() == [[2, 3, 4], [11, 12, 13], [20, 21, 22]]
     back = twin.numpy(kernels.unskew(twin.array(shifted)))
     np.testing.assert_array_equal(back, np.where(np.isin(x, shifted), x, 0.0))
-
-
-def relative_scores(twin: Any, scheme: Any, params: Any, q: Any, k: Any) -> Any:
-    """A twin's `relative_scores` at scale 1, numpy in and out."""
-    function = {"torch": relpos_torch, "jax": relpos_jax}[twin.name].relative_scores
-    tables = {name: twin.array(table) for name, table in params.items()}
-    return twin.numpy(function(twin.array(q), twin.array(k), scheme, tables, scale=1.0))
 
 
 def test_explicit_default_positions_change_nothing(twin: Any) -> None:
@@ -202,6 +226,17 @@ def test_a_table_of_another_width_or_head_count_is_refused(twin: Any) -> None:
             twin.attention(scheme, {"key_table": np.zeros(shape)}, x, x, x)
     with pytest.raises(ShapeError, match="params hold exactly"):
         twin.attention(NoPosition(), good, x, x, x)
+
+
+def test_as_many_heads_as_channels_hide_no_swapped_axes(twin: Any) -> None:
+    # 64 / 8: an axis of heads is as long as one of channels.
+    scheme = Shaw(2, 1, per_head=True)
+    q, k, v = (draw(n, 2, 8, 5, 8) for n in range(3))
+    params = draw_params(scheme, 8, 8)
+    truth = oracle.attention(scheme, params, q, k, v).output
+    passes(compare(truth, twin.attention(scheme, params, q, k, v)))
+    swapped = {name: table.swapaxes(0, 2) for name, table in params.items()}
+    fails(compare(truth, twin.attention(scheme, swapped, q, k, v)))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES[:-1], ids=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -12,10 +13,28 @@ import torch
 
 import relpos_jax
 import relpos_torch
-from parity_tests.twins.twin import draw, draw_params
-from relpos import T5, NoPosition, RoPE, Scheme, Shaw, Windowed
+from parity_tests.twins.twin import draw, draw_params, passes
+from relpos import T5, MusicTransformer, Scheme, Shaw
+from relpos.distance import t5_bucket
+from relpos.oracle import Estimate
+from relpos.parity import compare
+from relpos.parity.cases import Case, Inputs
+from relpos.parity.roster import FIRST_ROWS
 
-SCHEMES = [NoPosition(), Shaw(3, 2), Windowed(3, 2), T5(), RoPE("half")]
+#: The first row of each scheme; those of a grid with one as long as the other inputs.
+SCHEMES = [
+    dataclasses.replace(row.scheme, height=67, width=1)
+    if row.scheme.position_limits
+    else row.scheme
+    for row in FIRST_ROWS.values()
+    # A network is asked for every pair: it depends on more than the distance.
+    if row.scheme.name != "Fire"
+]
+
+
+def long_inputs(scheme: Scheme, L: int, d: int) -> Inputs:
+    """One row of self-attention, with two heads."""
+    return Case("long", scheme, B=1, H=2, G=2, Lq=L, Lk=L, d=d).inputs("float64")
 
 
 @pytest.mark.parametrize(
@@ -33,6 +52,34 @@ def test_a_row_collects_one_share_per_pair_that_reads_it(
     gradient = twin.gradients(scheme, params, zeros, zeros, zeros, cotangent=cotangent)
     # The weights are rounded fifths; the counts are whole.
     np.testing.assert_array_equal(np.round(gradient["value_table"][0, :, 0], 9), counts)
+
+
+@pytest.mark.parametrize("L", [129, 1025])
+def test_a_bias_has_its_gradient_at_lengths_that_are_no_multiple_of_a_block(
+    twin: Any, L: int
+) -> None:
+    scheme, H, d = T5(), 1, 3
+    q, k, v, cotangent = (draw(n, 1, H, L, d) for n in range(4))
+    params = draw_params(scheme, H, d)
+    distance = np.arange(L) - np.arange(L)[:, None]
+    rows = t5_bucket(distance, num_buckets=32, max_distance=128, bidirectional=True).reshape(-1)
+    # The plain way: a bias for every pair, and its gradient summed by bucket.
+    bias = torch.tensor(params["bias_table"][:, rows].reshape(1, H, L, L), requires_grad=True)
+    scores = torch.tensor(q) @ torch.tensor(k).mT + bias
+    weights = scores.softmax(-1)
+    (weights @ torch.tensor(v)).backward(torch.tensor(cotangent))
+    share = np.abs(cotangent) @ np.abs(v).swapaxes(-1, -2)
+    attended = weights.detach().numpy()
+    size = attended * (share + (attended * share).sum(-1, keepdims=True))
+
+    def by_bucket(pairs: Any) -> Any:
+        return np.stack([np.bincount(rows, head.reshape(-1), 32) for head in pairs[0]])
+
+    # Either way some 4 L roundings meet in a number, each at most of the size of all that is added.
+    truth = Estimate(by_bucket(bias.grad.numpy()), 8 * L * 2.0**-53 * by_bucket(size))
+    found = twin.gradients(scheme, params, q, k, v, cotangent=cotangent)["bias_table"]
+    passes(compare(truth, found))
+    assert (np.delete(found, 16, 1) != 0).all()
 
 
 @pytest.mark.parametrize("explicit", [False, True])
@@ -53,18 +100,19 @@ def test_two_runs_give_the_same_bits(twin: Any, explicit: bool) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_no_array_of_pairs_times_width_exists_in_jax(scheme: Scheme) -> None:
-    B, L, H, d = 1, 67, 2, 16
-    params = {n: jnp.asarray(a) for n, a in draw_params(scheme, H, d).items()}
-    q = jnp.zeros((B, L, H, d))
+    L, H, d = 67, 2, 16
+    inputs = long_inputs(scheme, L, d)
 
-    def loss(q: Any, params: Any) -> Any:
-        return relpos_jax.attention(q, q, q, scheme, params).sum()
+    def loss(tokens: Any, params: Any) -> Any:
+        return relpos_jax.attention(**tokens, scheme=scheme, params=params).sum()
 
-    jaxpr = jax.make_jaxpr(jax.value_and_grad(loss, argnums=(0, 1)))(q, params)
+    tokens = {n: jnp.asarray(a.swapaxes(1, 2)) for n, a in inputs.tokens.items()}
+    params = {n: jnp.asarray(a) for n, a in inputs.params.items()}
+    jaxpr = jax.make_jaxpr(jax.value_and_grad(loss, argnums=(0, 1)))(tokens, params)
     largest = max(_sizes(jaxpr.jaxpr))
-    # By distance there are 2L columns, by pair L; an [L, L, d] array would be eight times that.
-    assert largest <= B * H * L * 2 * L
-    assert L * L * d > B * H * L * 2 * L
+    # By distance there are 2L columns, by pair L; an [L, L, d] array would be four times that.
+    assert largest <= H * L * 2 * L
+    assert L * L * d > H * L * 2 * L
 
 
 def _sizes(jaxpr: Any) -> list[int]:
@@ -84,9 +132,21 @@ def _sizes(jaxpr: Any) -> list[int]:
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_no_tensor_of_pairs_times_width_exists_in_torch(scheme: Scheme) -> None:
-    B, L, H, d = 1, 67, 2, 16
-    params = {n: torch.tensor(a).requires_grad_() for n, a in draw_params(scheme, H, d).items()}
-    q = torch.zeros(B, H, L, d, dtype=torch.float64, requires_grad=True)
+    assert max(torch_sizes(scheme, 67, 16)) <= 2 * 67 * 2 * 67
+
+
+@pytest.mark.parametrize("scheme", [Shaw(15, 15), MusicTransformer(511)], ids=lambda s: s.name)
+def test_a_thousand_tokens_of_width_64_need_no_tensor_of_pairs_times_width(scheme: Scheme) -> None:
+    assert max(torch_sizes(scheme, 1024, 64)) <= 2 * 1024 * 2 * 1024
+
+
+def torch_sizes(scheme: Scheme, L: int, d: int) -> list[int]:
+    """Numbers in each tensor that is made forwards and backwards."""
+    inputs = long_inputs(scheme, L, d)
+    tokens, params = (
+        {n: torch.tensor(a).requires_grad_() for n, a in arrays.items()}
+        for arrays in (inputs.tokens, inputs.params)
+    )
     sizes: list[int] = []
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
@@ -98,9 +158,9 @@ def test_no_tensor_of_pairs_times_width_exists_in_torch(scheme: Scheme) -> None:
             return out
 
     with Watch():
-        relpos_torch.attention(q, q, q, scheme, params).sum().backward()
-    assert max(sizes) <= B * H * L * 2 * L
-    assert q.grad is not None
+        relpos_torch.attention(**tokens, scheme=scheme, params=params).sum().backward()
+    assert all(tensor.grad is not None for tensor in tokens.values())
+    return sizes
 
 
 def test_the_largest_array_would_be_noticed() -> None:

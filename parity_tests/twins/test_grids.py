@@ -18,6 +18,7 @@ from relpos.oracle import Estimate
 from relpos.oracle.schemes.swin_v2 import coordinate
 from relpos.parity import compare, compare_exact
 from relpos.schemes.base import normal, zeros
+from relpos.weights import resize_tables
 
 # The authors' own numbers of offsets, query minus key.
 PUBLISHED = {
@@ -33,16 +34,25 @@ PUBLISHED = {
 }
 
 
-def rows_read(twin: Any, scheme: Scheme) -> Any:
-    """The number of the table entry that each pair reads: the scores of a table of its numbers."""
-    count = scheme.parameters(1, 1)[0].shape[1]
+def rows_read(twin: Any, scheme: Scheme, query_positions: Any = None) -> Any:
+    """The number of the table entry that each pair reads: the scores of a table of its numbers.
+
+    Of two tables, one entry of each is read: their number is row * columns + column.
+    """
+    counts = [p.shape[1] for p in scheme.parameters(1, 1)]
+    names = [p.name for p in scheme.parameters(1, 1)]
+    tables = [np.arange(float(count)) for count in counts]
+    if isinstance(scheme, Decomposed2D):
+        tables = [counts[1] * tables[0][:, None], tables[1][:, None]]
     last = scheme.position_limits
     assert last is not None
-    q = np.zeros((last[1] + 1, 1))
-    package = relpos_torch if twin.name == "torch" else relpos_jax
-    table = {"bias_table": twin.array(np.arange(float(count)))}
-    scores = package.relative_scores(twin.array(q), twin.array(q), scheme, table)
-    return twin.numpy(scores).astype(int)
+    k = np.zeros((last[1] + 1, 1))
+    at = {}
+    if query_positions is not None:
+        at = {"query_positions": query_positions, "key_positions": np.arange(len(k))}
+    q = np.ones((len(at.get("query_positions", k)), 1))
+    params = dict(zip(names, tables, strict=True))
+    return twin.scores(scheme, params, q, k, **at).astype(int)
 
 
 @pytest.mark.parametrize("window", PUBLISHED)
@@ -59,6 +69,69 @@ def test_offsets_are_the_published_ones_counted_from_the_other_end(
     passes(compare_exact(with_class, rows_read(twin, BEiT(*window)), what="entries"))
 
 
+@pytest.mark.parametrize("window", [(1, 7), (7, 1), (3, 5), (8, 8)], ids=str)
+@pytest.mark.parametrize("kind", [Swin2D, BEiT, Decomposed2D], ids=lambda kind: kind.name)
+def test_every_entry_has_an_offset_of_its_own_in_windows_of_any_shape(
+    twin: Any, kind: Any, window: tuple[int, int]
+) -> None:
+    if twin.name == "jax" and kind is not Swin2D and window != (3, 5):
+        pytest.skip("a compilation for each shape of window: one stands for all")
+    y, x = np.divmod(np.arange(window[0] * window[1]), window[1])
+    found, count = rows_read(twin, kind(*window)), (2 * window[0] - 1) * (2 * window[1] - 1)
+    if kind is BEiT:
+        assert found[0, 0] == count + 2
+        assert (found[0, 1:] == count).all()
+        assert (found[1:, 0] == count + 1).all()
+        found = found[1:, 1:]
+    offsets = np.stack([np.subtract.outer(side, side) for side in (y, x)], -1)
+    read = {(*map(int, offset), int(found[at])) for at, offset in _cells(offsets)}
+    assert sorted(entry for _, _, entry in read) == list(range(count))
+    assert len({(down, right) for down, right, _ in read}) == count
+
+
+def _cells(offsets: Any) -> Any:
+    return ((at, offsets[at]) for at in np.ndindex(offsets.shape[:2]))
+
+
+@pytest.mark.parametrize("kind", [Swin2D, BEiT, Decomposed2D], ids=lambda kind: kind.name)
+def test_fewer_queries_read_the_rows_of_their_own_cells(twin: Any, kind: Any) -> None:
+    # The first two rows and columns of three: the last rows of the square are other cells.
+    cells = np.array([0, 1, 3, 4]) + (kind is BEiT)
+    square = rows_read(twin, kind(3, 3))
+    found = rows_read(twin, kind(3, 3), cells)
+    passes(compare_exact(square[cells], found, what="entries"))
+    assert (found != square[-4:]).any()
+
+
+def test_entries_are_counted_in_whole_numbers() -> None:
+    scheme, at = BEiT(2, 3), np.arange(7)
+    assert (
+        relpos_torch.schemes.beit.entries(scheme, torch.tensor(at), torch.tensor(at)).dtype
+        == torch.int64
+    )
+    for dtype in ("int32", "int64"):
+        positions = jax.ShapeDtypeStruct(at.shape, dtype)
+        entries = jax.eval_shape(lambda i: relpos_jax.schemes.beit.entries(scheme, i, i), positions)
+        assert entries.dtype == dtype
+
+
+def test_a_window_that_shrinks_to_its_map_has_the_middle_of_the_table(twin: Any) -> None:
+    # A window of 12 over a map of 6 x 6 is one of 6, with 121 offsets, and nothing is moved.
+    large, small = Swin2D(12, 12), Swin2D(6, 6)
+    table = draw_params(large, 1, 1)
+    cut = resize_tables(table, large, small, "geometric")
+    assert cut["bias_table"].shape == (1, 121)
+    middle = table["bias_table"].reshape(23, 23)[6:17, 6:17]
+    np.testing.assert_array_equal(cut["bias_table"].reshape(11, 11), middle)
+    at = np.arange(6)[:, None] * 12 + np.arange(6)
+    x = np.zeros((36, 1))
+    inside = {"query_positions": at.reshape(-1), "key_positions": at.reshape(-1)}
+    np.testing.assert_array_equal(
+        twin.scores(large, {"bias_table": table["bias_table"][0]}, x, x, **inside),
+        twin.scores(small, {"bias_table": cut["bias_table"][0]}, x, x),
+    )
+
+
 def test_coordinates_are_logarithms_of_what_the_network_was_trained_with() -> None:
     corner, middle, grown = 1.056641667147, 0.773976031629, 1.393776588238
     for scheme, first in (
@@ -67,7 +140,7 @@ def test_coordinates_are_logarithms_of_what_the_network_was_trained_with() -> No
     ):
         found = scheme.coordinates()
         # The first offset is that to the key farthest up and left: query minus key is positive.
-        passes(compare(_to_digits(first, -first), found[[0, -1], 0]))
+        passes(compare(_to_digits(first, first, -first, -first), found[[0, -1]].reshape(-1)))
         np.testing.assert_array_equal(found, -found[::-1])
     row = [corner, middle, 0.0, -middle, -corner]
     passes(compare(_to_digits(*row), SwinV2(1, 3).coordinates()[:, 1]))

@@ -15,16 +15,16 @@ from relpos.parity import compare
 H, L, d = 3, 7, 4
 
 
-def test_the_logarithm_of_known_numbers() -> None:
+def test_the_logarithm_of_known_numbers(twin: Any) -> None:
     # p = 1 and a = 2, at the distances from -3 to 0.
     params = {"penalty": np.log(np.e - 1.0), "rate": np.log(np.e**2 - 1.0)}
-    x = np.zeros((4, d))
-    found = oracle.relative_scores(
-        Kerple(), {n: np.array(v) for n, v in params.items()}, x[-1:], x
-    ).output
-    expected = -np.log([[7.0, 5.0, 3.0, 1.0]])
-    passes(compare(Estimate(expected, found.budget), found.value))
-    assert found.value[0, -1] == 0.0
+    x, arrays = np.zeros((4, d)), {name: np.array(number) for name, number in params.items()}
+    truth = oracle.relative_scores(Kerple(), arrays, x[-1:], x).output
+    known = np.array([[-1.945910149055, -1.609437912434, -1.098612288668, 0.0]])
+    passes(compare(Estimate(known, np.full((1, 4), 5e-13)), truth.value))
+    got = twin.scores(Kerple(), arrays, x[-1:], x)
+    passes(compare(truth, got))
+    assert got[0, -1] == 0.0
 
 
 @pytest.mark.parametrize("kind", ["log", "power"])

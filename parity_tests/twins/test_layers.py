@@ -20,6 +20,7 @@ from parity_tests.twins.twin import draw, draw_weights, fails, passes, unchecked
 from relpos import (
     T5,
     AttentionSettings,
+    MusicTransformer,
     NoPosition,
     RoPE,
     Scheme,
@@ -132,7 +133,7 @@ def test_cross_attention_without_positions_needs_none(twin: Any) -> None:
 
 
 def test_one_instance_serves_every_length(twin: Any) -> None:
-    settings = settings_of(Shaw(2, 1), causal=True)
+    settings = settings_of(MusicTransformer(3), causal=True)
     weights = draw_weights(settings)
     layer = twin.layer(settings, weights)
     for length in (5, 17, 1, 5):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 from parity_tests.twins.twin import draw, draw_params, passes, unchecked
 from relpos import NoPosition, ShapeError, Shaw, oracle
@@ -86,6 +88,15 @@ def test_causal_aligns_the_queries_to_the_end_of_the_keys(twin: Any) -> None:
     weights = twin.attention(NoPosition(), {}, q, k, v, causal=True)[0, 0]
     expected = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], bool)
     passes(compare_exact(expected, weights > 0, what="who sees whom"))
+    # The frameworks' own flags count from the other end: one query after a past sees key 0 alone.
+    top_left = np.array([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]], bool)
+    if twin.name == "torch":
+        tensors = (torch.tensor(a) for a in (q, k, v))
+        theirs = torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=True)
+    else:
+        arrays = (jnp.asarray(a.swapaxes(1, 2), jnp.float32) for a in (q, k, v))
+        theirs = jax.nn.dot_product_attention(*arrays, is_causal=True).swapaxes(1, 2)
+    passes(compare_exact(top_left, twin.numpy(theirs)[0, 0] > 0, what="who sees whom"))
 
 
 def test_a_padded_key_is_never_read(twin: Any) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from parity_tests.twins.twin import JaxTwin, TorchTwin, draw, passes
-from relpos import RoPE, SettingError, oracle
+from parity_tests.twins.twin import JaxTwin, TorchTwin, draw, draw_weights, fails, passes
+from relpos import AttentionSettings, RoPE, SettingError, oracle
 from relpos.oracle import Estimate, Precision
 from relpos.parity import compare
 from relpos.rotation import byte_tables, frequencies
@@ -68,6 +68,38 @@ def test_angles_are_right_at_every_position_an_int32_can_name(twin: Any, dtype: 
         passes(compare(allowed, got))
 
 
+def test_no_position_is_far_off_as_in_half_precision(twin: Any) -> None:
+    frequency, at = frequencies(10_000.0, 32), np.arange(2048)
+    assert 1857 * frequency[1] == 1044.2678408784782
+    halves = at.astype(np.float16)[:, None] * frequency.astype(np.float16)
+    assert halves[1857, 1] == 1045.0
+    exact = np.cos(at[:, None] * frequency)
+    assert round(np.abs(np.cos(halves.astype(np.float64)) - exact).max(), 5) == 0.78191
+    cos, _ = angles(twin, RoPE("half"), at, 32, "float32")
+    passes(compare(Estimate(exact, np.full(exact.shape, 2.0**-23)), cos))
+
+
+def test_one_layout_is_the_other_with_the_channels_of_q_and_k_reordered(twin: Any) -> None:
+    # As conversions between them do: per head, of which keys have 2 and queries 8. Values stay.
+    rotated, D = 6, 12
+    settings, other = (
+        AttentionSettings(D, 8, RoPE(layout), num_kv_heads=2, head_dim=rotated)
+        for layout in ("interleaved", "half")
+    )
+    weights, x = draw_weights(settings), draw(5, 2, 5, D)
+    expected = oracle.layer(settings, weights, x).output
+    order = [0, 2, 4, 1, 3, 5]
+    moved = {
+        name: array[..., order] if name.split(".")[0] in ("query", "key") else array
+        for name, array in weights.items()
+    }
+    assert (moved["key.kernel"].shape, moved["query.bias"].shape) == ((D, 2, 6), (8, 6))
+    passes(compare(expected, twin.layer(other, moved)(x)))
+    for name in ("value.kernel", "value.bias"):
+        moved[name] = moved[name][..., order]
+    fails(compare(expected, twin.layer(other, moved)(x)))
+
+
 def test_half_precision_never_touches_an_angle(twin: Any) -> None:
     # In float16 the angle of position 1857, channel 1 of 32 would be 1045 instead of 1044.27.
     H, d = 2, 32
@@ -123,3 +155,9 @@ def test_tables_of_angles_are_made_once_and_kept_apart_by_every_setting() -> Non
         cos = [angles(twin, RoPE("half", base=base), [3], 8, "float32")[0] for base in (1e4, 5e5)]
         assert (cos[0] != cos[1])[..., 1:].all()
     assert not first[0].flags.writeable
+    # A shorter call after a longer one makes none.
+    made = byte_tables.cache_info().misses
+    for twin in (TorchTwin(), JaxTwin()):
+        for length in (10, 5):
+            angles(twin, RoPE("half"), np.arange(length), 8, "float32")
+    assert byte_tables.cache_info().misses == made

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import relpos_torch
 from parity_tests.twins.twin import draw, passes
 from relpos import BEiT, Decomposed2D, Swin2D, SwinV2
-from relpos.errors import SettingError, ShapeError
+from relpos.errors import SettingError, ShapeError, WeightsError
 from relpos.oracle import Estimate
 from relpos.parity import compare
-from relpos.weights import resize_tables
+from relpos.weights import load_into, resize_tables
 
 H, d = 3, 5
 #: A weighted mean of 16 numbers, in whatever order, and with weights that are rounded themselves.
@@ -71,6 +73,31 @@ def test_the_same_size_is_the_same_table_bit_for_bit(scheme: Any, method: Any) -
     for name, table in resize_tables(given, scheme, scheme, method).items():
         assert table.dtype == np.float32
         assert table.tobytes() == given[name].tobytes()
+
+
+@pytest.mark.parametrize(("old", "new"), [((7, 7), (12, 12)), ((2, 2), (2, 3))])
+def test_a_table_of_another_window_is_resized_on_request_and_never_loaded_as_it_is(
+    old: tuple[int, int], new: tuple[int, int]
+) -> None:
+    for kind in (Swin2D, BEiT):
+        before, after = kind(*old), kind(*new)
+        given = tables(before)
+        got = resize_tables(given, before, after, "bicubic")
+        offsets = [(2 * height - 1, 2 * width - 1) for height, width in (old, new)]
+        count = math.prod(offsets[0])
+        image = torch.tensor(given["bias_table"][:, :count].reshape(1, H, *offsets[0]))
+        stretched = torch.nn.functional.interpolate(image, offsets[1], mode="bicubic")
+        near(stretched.numpy().reshape(H, -1), got["bias_table"][:, : math.prod(offsets[1])])
+        beside = 3 if kind is BEiT else 0
+        assert got["bias_table"].shape == (H, math.prod(offsets[1]) + beside)
+        np.testing.assert_array_equal(
+            got["bias_table"][:, math.prod(offsets[1]) :], given["bias_table"][:, count:]
+        )
+        layers = [relpos_torch.RelativeAttention(H * d, H, scheme) for scheme in (before, after)]
+        with pytest.raises(WeightsError, match=f"different: scheme {kind.name}"):
+            load_into(layers[1], layers[0])
+        with pytest.raises(RuntimeError, match="size mismatch for bias_table"):
+            layers[1].load_state_dict(layers[0].state_dict())
 
 
 def test_geometric_places_keep_near_offsets_and_both_ends() -> None:

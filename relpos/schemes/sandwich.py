@@ -1,6 +1,6 @@
 """Sandwich (Chi et al., 2023): the product of two sinusoidal embeddings as a bias.
 
-    f_m            = base ** (-2m / width)                             m = 0 .. width/2 - 1
+    f_m            = base ** (-2m / width)             m = first .. first + width/2 - 1
     ratio[h]       = max_ratio * (h + 1) / H
     score[b,h,i,j] = scale * <q[b,h,i], k[b,h,j]> - 1/ratio[h] * sum_m (1 - cos((j - i) f_m))
     out[b,h,i]     = sum_j softmax(score)[i,j] * v[b,h,j]
@@ -16,6 +16,7 @@ directions.
 | `width`         | d-bar, chosen there as 128; not the width of a head                 |
 | `max_ratio`     | 8, the last head's; head h of H has 8 h / H, counted from 1         |
 | `base`          | 10000                                                               |
+| `first`         | 0 in the embedding of Vaswani et al.; 1 where sums are written so   |
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Sandwich(Scheme):
         base: Base of the geometric sequence of frequencies, > 1. Angles are in radians per
             position.
         max_ratio: What the sum is divided by in the last head, > 0.
+        first: m of the fastest frequency, >= 0. Where the sum is written from 1, it falls much
+            more slowly.
 
     Raises:
         SettingError: A setting is impossible.
@@ -64,6 +67,7 @@ class Sandwich(Scheme):
     width: int = 128
     base: float = 10000.0
     max_ratio: float = 8.0
+    first: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,6 +89,12 @@ class Sandwich(Scheme):
             got=self.max_ratio,
             expected="a finite number > 0",
         )
+        require(
+            self.first >= 0,
+            "Sandwich.first counts frequencies that are left out",
+            got=self.first,
+            expected="an int >= 0",
+        )
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:
         """None: everything is fixed."""
@@ -96,4 +106,4 @@ class Sandwich(Scheme):
 
     def frequencies(self, head_dim: int = 0, length: int = 0) -> tuple[float, ...]:
         """f_m, radians per position, rounded once to float64; no head or call changes them."""
-        return tuple(map(float, frequencies(self.base, self.width)))
+        return tuple(map(float, frequencies(self.base, self.width, self.first)))

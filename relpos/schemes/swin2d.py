@@ -40,6 +40,11 @@ class Swin2D(Scheme):
     after the scaling. What moves and masks windows (a shift, a padding) is the caller's: a window
     is a batch row.
 
+    A window that is larger than its feature map shrinks to it, as Swin's last stages do: that is
+    another scheme, `Swin2D(min(height, map height), min(width, map width))`, whose table is the
+    middle of the larger one's (`relpos.weights.resize_tables`, method `geometric`). The larger
+    scheme reads a part of its window at explicit positions; the default ones fill whole rows.
+
     Attributes:
         height: Rows of a window, >= 1.
         width: Columns of a window, >= 1.

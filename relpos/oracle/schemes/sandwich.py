@@ -33,5 +33,5 @@ def _frequencies(scheme: Sandwich) -> tuple[Fraction, ...]:
     with localcontext(Context(prec=45)):
         return tuple(
             Fraction(float(1 / Decimal(scheme.base) ** (Decimal(2 * m) / scheme.width)))
-            for m in range(scheme.width // 2)
+            for m in range(scheme.first, scheme.first + scheme.width // 2)
         )

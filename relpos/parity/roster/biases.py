@@ -77,8 +77,15 @@ ROWS = (
                 "Sandwich.max_ratio divides",
                 settings=lambda: Sandwich(max_ratio=float("inf")),
             ),
+            Wrong(
+                "first",
+                SettingError,
+                "Sandwich.first counts frequencies",
+                settings=lambda: Sandwich(first=-1),
+            ),
         ),
     ),
+    Row("Sandwich from the second", Sandwich(width=6, base=100.0, first=1)),
     Row(
         "ContinuousBias",
         ContinuousBias(hidden=5),

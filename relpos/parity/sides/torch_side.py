@@ -243,7 +243,7 @@ class TorchSide:
 
 def to_tensor(array: NDArray[Any], device: torch.device | None = None) -> Tensor:
     """A copy of a numpy array on a device, bfloat16 included."""
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")
     if array.dtype == numpy_dtype("bfloat16"):
         return torch.tensor(array.view(np.int16), device=device).view(torch.bfloat16)
     return torch.tensor(array, device=device)
