@@ -193,7 +193,7 @@ def test_twenty_decoding_steps_are_one_trace() -> None:
 
 
 def test_lengths_padded_to_one_size_are_one_trace() -> None:
-    layer = relpos_jax.nnx.RelativeAttention(D, 3, Shaw(2, 0), causal=True, rngs=nnx.Rngs(0))
+    layer = relpos_jax.nnx.RelativeAttention(D, 3, Shaw(2, 1), rngs=nnx.Rngs(0))
     traces = 0
 
     @nnx.jit
@@ -203,12 +203,17 @@ def test_lengths_padded_to_one_size_are_one_trace() -> None:
         return layer(x, mask=mask)
 
     x = draw(5, B, 64, D, dtype=np.float32)
-    full = np.asarray(call(layer, jnp.asarray(x), jnp.ones((1, 1, 1, 64), bool)))
-    for length in (33, 34, 50, 63):
-        padded = np.where(np.arange(64)[:, None] < length, x, np.float32(77.0))
-        mask = jnp.asarray(np.arange(64) < length)[None, None, None]
-        got = call(layer, jnp.asarray(padded), mask)
-        np.testing.assert_array_equal(got[:, :length], full[:, :length])
+    for length in (33, 34, 50, 64):
+        real = np.arange(64) < length
+        outputs = [
+            call(
+                layer,
+                jnp.asarray(np.where(real[:, None], x, np.float32(padding))),
+                jnp.asarray(real)[None, None, None],
+            )[:, :length]
+            for padding in (0.0, 77.0)
+        ]
+        np.testing.assert_array_equal(*outputs)
     assert traces == 1
 
 
