@@ -205,14 +205,9 @@ def test_lengths_padded_to_one_size_are_one_trace() -> None:
     x = draw(5, B, 64, D, dtype=np.float32)
     for length in (33, 34, 50, 64):
         real = np.arange(64) < length
-        outputs = [
-            call(
-                layer,
-                jnp.asarray(np.where(real[:, None], x, np.float32(padding))),
-                jnp.asarray(real)[None, None, None],
-            )[:, :length]
-            for padding in (0.0, 77.0)
-        ]
+        padded = (np.where(real[:, None], x, np.float32(padding)) for padding in (0.0, 77.0))
+        outputs = [np.asarray(call(layer, one, real[None, None, None])) for one in padded]
+        outputs = [output[:, :length] for output in outputs]
         np.testing.assert_array_equal(*outputs)
     assert traces == 1
 

