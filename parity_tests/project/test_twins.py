@@ -11,10 +11,18 @@ from parity_tests.project.tree import ROOT
 
 #: A layer is one file in torch and two in flax, which has two ways to write a layer.
 #: What is constant in a program has to be told to torch's compiler alone.
+#: How scores are cut into blocks hangs on what each framework does fast.
 #: What JAX lifts from one head to all is written for all in torch.
 OWN = {
     "relpos_torch": {"layer.py", "constants.py"},
-    "relpos_jax": {"nnx.py", "linen.py", "kernels/lifting.py"},
+    "relpos_jax": {
+        "nnx.py",
+        "linen.py",
+        "kernels/lifting.py",
+        "kernels/blockwise.py",
+        "kernels/blocks.py",
+        "kernels/strips.py",
+    },
 }
 
 

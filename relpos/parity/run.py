@@ -26,7 +26,7 @@ __all__ = ["ALL_MODES", "DTYPES", "Request", "Runner"]
 DTYPES = ("float64", "float32", "bfloat16")
 
 #: Every mode by name: how functions are run, then the layers' calls.
-ALL_MODES = ("eager", "compile", "jit", "vmap", "jit-vmap", "layer", "decode")
+ALL_MODES = ("eager", "compile", "jit", "vmap", "jit-vmap", "blockwise", "layer", "decode")
 
 _LAYERS = {"torch": ("torch",), "jax": ("nnx", "linen")}
 
@@ -116,6 +116,7 @@ class Request:
                         for call in ("attention", "relative_scores")
                         for framework in self.frameworks
                         for mode in MODES[framework]
+                        if mode != "blockwise" or (call == "attention" and mode not in row.exempt)
                     ]
                 for call, cases in (("layer", row.layer_cases), ("decode", (row.decode_case,))):
                     jobs += [
@@ -188,6 +189,10 @@ def _is_worth_its_time(job: Job) -> bool:
             )
         if mode == "jit-vmap":
             return typical and single and case == "masked"
+        if mode == "blockwise":
+            return (single and first and case == "masked") or (
+                typical and (case, dtype) == ("packed", "float64")
+            )
         return job.row.name in _OP_BY_OP and single and case == "cross"
     if job.call == "relative_scores":
         return typical and single and case == "masked" and mode == "jit-vmap"

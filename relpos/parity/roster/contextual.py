@@ -10,6 +10,8 @@ from relpos.schemes import CoPE, ForgettingAttention
 
 __all__ = ["ROWS"]
 
+_IN_FULL = {"blockwise": "a place depends on all scores of its query"}
+
 ROWS = (
     Row(
         "ForgettingAttention",
@@ -29,6 +31,7 @@ ROWS = (
         "CoPE",
         CoPE(num_positions=4),
         representative=True,
+        exempt=_IN_FULL,
         wrong=(
             Wrong(
                 "one-place",
@@ -38,5 +41,5 @@ ROWS = (
             ),
         ),
     ),
-    Row("CoPE scaled", CoPE(num_positions=3, per_head=True, scaled=True)),
+    Row("CoPE scaled", CoPE(num_positions=3, per_head=True, scaled=True), exempt=_IN_FULL),
 )

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 from relpos.errors import RelposError
 from relpos.parity.cases import Case
 
-__all__ = ["MODES", "Answer", "CannotRunError", "Side", "gradient_of", "installed", "side_of"]
+__all__ = [
+    "BLOCK_ROWS",
+    "MODES",
+    "Answer",
+    "CannotRunError",
+    "Side",
+    "gradient_of",
+    "installed",
+    "side_of",
+]
 
 #: `output`, and `gradient of NAME` for every input and parameter, in the axis order of torch.
 Answer = dict[str, NDArray[Any]]
@@ -18,8 +27,11 @@ Answer = dict[str, NDArray[Any]]
 #: The ways to run each framework's functions.
 MODES: dict[str, tuple[str, ...]] = {
     "torch": ("eager", "vmap", "compile"),
-    "jax": ("eager", "jit", "vmap", "jit-vmap"),
+    "jax": ("eager", "jit", "vmap", "jit-vmap", "blockwise"),
 }
+
+#: Rows of a block in the mode `blockwise`: few, and they divide no other length of the roster.
+BLOCK_ROWS = 4
 
 #: What each framework needs to be there.
 _PACKAGES = {"torch": ("torch", "jaxtyping"), "jax": ("jax", "flax", "jaxtyping")}

@@ -1,4 +1,6 @@
-"""JAX and Flax as a side: eager, `jit`, `vmap` and `jit` of `vmap`; layers of nnx and of linen."""
+"""JAX and Flax as a side: eager, `jit`, `vmap` and `jit` of `vmap`; the kernel `blockwise`, with
+`jit`; layers of nnx and of linen.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ import relpos_jax.nnx
 from relpos.checks import Sizes
 from relpos.errors import RelposError
 from relpos.parity.cases import Case, LayerInputs, numpy_dtype
-from relpos.parity.sides.base import Answer, gradient_of
+from relpos.parity.sides.base import BLOCK_ROWS, Answer, gradient_of
 from relpos_jax.kernels import masks
+from relpos_jax.kernels.blocks import block_rows
 from relpos_jax.kernels.positions import Positions
 
 __all__ = ["JaxSide"]
@@ -72,6 +75,7 @@ class JaxSide:
                 query_features=tokens.get("query_features"),
                 key_features=tokens.get("key_features"),
                 scale=case.scale,
+                implementation="blockwise" if mode == "blockwise" else "auto",
             )
 
         function: Callable[..., Array] = call
@@ -89,7 +93,8 @@ class JaxSide:
                 return call(one, params, mask, *positions)[0]
 
             function = jax.vmap(one_row, in_axes=(0, None, mask_axis, *position_axes))
-        with self._settled(dtype):
+        # Blocks of a few rows, that even a short case has several.
+        with self._settled(dtype), block_rows(BLOCK_ROWS):
             tokens = {n: self._array(a.swapaxes(1, 2)) for n, a in inputs.tokens.items()}
             params = {name: self._array(array) for name, array in inputs.params.items()}
             extras = tuple(
@@ -299,7 +304,9 @@ def _with_gradients(
         return output, gradients
 
     result: tuple[Array, tuple[Any, ...]]
-    result = (jax.jit(run) if "jit" in mode else run)(inputs, extras, cotangent)
+    result = (jax.jit(run) if mode in ("jit", "jit-vmap", "blockwise") else run)(
+        inputs, extras, cotangent
+    )
     return result
 
 

@@ -1,0 +1,183 @@
+"""How the rows of one head are cut into blocks, and what of each array a block reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool
+
+from relpos_jax.kernels.positions import Positions
+
+__all__ = [
+    "Block",
+    "Part",
+    "Plan",
+    "add",
+    "block_rows",
+    "cut",
+    "over_blocks",
+    "plan_blocks",
+    "rows_per_block",
+]
+
+C = TypeVar("C")
+
+#: What of an array a block reads: its rows, along the first axis; the keys that it sees, along
+#: the first axis; the distances that it sees, along the last axis; or all.
+Part = Literal["rows", "keys", "distances", "whole"]
+
+#: Causal blocks come in so many stretches, each of which reads the keys up to its last visible one:
+#: the more stretches, the less is read in vain, and the more there is to compile.
+STRETCHES = 4
+
+_ROWS: ContextVar[int | None] = ContextVar("rows", default=None)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The blocks of one head.
+
+    Attributes:
+        Lq: Queries of the call.
+        Lk: Keys of the call.
+        rows: Rows of every block. Where they do not divide Lq the last block begins earlier, and
+            repeats rows of the one before it.
+        stretches: How many blocks see how many keys, from the first block on.
+    """
+
+    Lq: int
+    Lk: int
+    rows: int
+    stretches: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows start .. start + rows - 1, which see the keys 0 .. keys - 1.
+
+    Attributes:
+        plan: What it is a block of.
+        start: The first row.
+        keys: How many keys it sees.
+        repeated: How many of its first rows another block has computed.
+    """
+
+    plan: Plan
+    start: Any
+    keys: int
+    repeated: Any
+
+    def fresh(self) -> Bool[Array, " rows"] | None:
+        """Which rows no other block has; None if that is all."""
+        if self.plan.Lq % self.plan.rows == 0:
+            return None
+        return jnp.arange(self.plan.rows) >= self.repeated
+
+    def local(self) -> Positions:
+        """Default positions of so many queries and keys."""
+        return Positions(None, None, self.plan.rows, self.keys, causal=False)
+
+    def positions(self, of_call: Positions) -> Positions:
+        """Where the block's queries and keys stand, as arrays."""
+        query, key = of_call.arrays()
+        rows = lax.dynamic_slice_in_dim(query, self.start, self.plan.rows)
+        return Positions(rows, key[: self.keys], self.plan.rows, self.keys, of_call.causal)
+
+    def range(self, part: Part) -> tuple[int, Any, int]:
+        """Axis, start and length of a part.
+
+        Arrays by distance hold -Lk .. Lq - 1. A block reads what a call at default positions with
+        so many queries and keys would, from wherever its own distances begin.
+        """
+        rows, keys = self.plan.rows, self.keys
+        if part == "distances":
+            return -1, self.plan.Lq - rows - self.start, rows + keys
+        return (0, self.start, rows) if part == "rows" else (0, 0, keys)
+
+
+@contextmanager
+def block_rows(rows: int) -> Iterator[None]:
+    """So many rows for the blocks of all calls that are traced inside, as tests ask for."""
+    token = _ROWS.set(rows)
+    try:
+        yield
+    finally:
+        _ROWS.reset(token)
+
+
+def rows_per_block(heads: int, Lk: int) -> int:
+    """How many rows a block has.
+
+    On two cores of a processor 256 rows were the fastest, or nearly so, at all lengths from 1024 to
+    8192: of fewer, each shares its distances with too few others.
+
+    Args:
+        heads: How many heads, of all batch rows, are computed at the same time.
+        Lk: Keys of the call.
+    """
+    asked = _ROWS.get()
+    if asked is not None:
+        return asked
+    most_scores = 2**26
+    return max(16, min(256, most_scores // (heads * Lk)))
+
+
+def plan_blocks(Lq: int, Lk: int, rows: int, in_order: bool) -> Plan:
+    """The blocks of one head; `in_order` says that no row reads keys beyond its own place."""
+    rows = min(rows, Lq)
+    blocks = -(-Lq // rows)
+    if not in_order:
+        return Plan(Lq, Lk, rows, ((blocks, Lk),))
+    number = max(min(STRETCHES, blocks // 2), 1)
+    ends = [blocks * (n + 1) // number for n in range(number)]
+    counts = (end - start for start, end in zip((0, *ends), ends, strict=False))
+    # One key at least, for what sees none has a shape too.
+    keys = (max(min(end * rows, Lq) + Lk - Lq, 1) for end in ends)
+    return Plan(Lq, Lk, rows, tuple(zip(counts, keys, strict=True)))
+
+
+def over_blocks(plan: Plan, step: Callable[[Block, C], C], carry: C) -> C:
+    """Hand what is carried from block to block."""
+    done = 0
+    for count, keys in plan.stretches:
+
+        def one(carry: C, number: Array, keys: int = keys) -> tuple[C, None]:
+            first = number * plan.rows
+            start = jnp.minimum(first, plan.Lq - plan.rows)
+            return step(Block(plan, start, keys, first - start), carry), None
+
+        carry, _ = lax.scan(one, carry, jnp.arange(done, done + count))
+        done += count
+    return carry
+
+
+def cut(parts: Any, arrays: Any, block: Block) -> Any:
+    """What the block reads of each array; `parts` is a tree of `Part` like that of the arrays."""
+
+    def one(part: Part, array: Array) -> Array:
+        if part == "whole":
+            return array
+        axis, start, size = block.range(part)
+        return lax.dynamic_slice_in_dim(array, start, size, axis)
+
+    return jax.tree.map(one, parts, arrays)
+
+
+def add(parts: Any, totals: Any, found: Any, block: Block) -> Any:
+    """Totals to which what was found for a block is added, where it was cut from."""
+
+    def one(part: Part, total: Array, more: Array) -> Array:
+        if part == "whole":
+            return total + more
+        axis, start, size = block.range(part)
+        so_far = lax.dynamic_slice_in_dim(total, start, size, axis)
+        return lax.dynamic_update_slice_in_dim(total, so_far + more, start, axis)
+
+    return jax.tree.map(one, parts, totals, found)

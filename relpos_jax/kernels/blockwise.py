@@ -1,0 +1,293 @@
+"""The kernel that works row block by row block: memory grows with the length, not with its square.
+
+For the rows i of a block, all keys j that they see, and one head:
+
+    s[i,j]  = scale * <q[i], k[j]> + position terms        (`strips`)
+    lse[i]  = log sum_j exp s[i,j]
+    out[i]  = sum_j exp(s[i,j] - lse[i]) * (v[j] + value_table[j-i])
+
+Forward, the output and lse are kept. Backward, each block's scores are computed once more:
+
+    p  = exp(s - lse),   dp[i,j] = <dout[i], v[j] + value_table[j-i]>
+    ds = p * (dp - sum of dout * out)
+
+and what ds means for q, k and the terms is added up from block to block, in their order, so that
+it is the same in every run. The flow is that of FlashAttention (Dao et al. 2022, arXiv 2205.14135)
+with whole rows of keys for tiles.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from relpos_jax.kernels.blocks import (
+    Block,
+    Plan,
+    add,
+    cut,
+    over_blocks,
+    plan_blocks,
+    rows_per_block,
+)
+from relpos_jax.kernels.lifting import SHARED, apply, by_head, lifted
+from relpos_jax.kernels.masks import not_after
+from relpos_jax.kernels.positions import Positions
+from relpos_jax.kernels.strips import prepare, strip_scores, strip_values
+from relpos_jax.kernels.terms import Terms
+
+__all__ = ["blockwise"]
+
+
+def blockwise(
+    q: Float[Array, "B Lq H c"],
+    k: Float[Array, "B Lk G c"],
+    v: Float[Array, "B Lk G d"],
+    terms: Terms,
+    *,
+    mask: Bool[Array, "..."] | None,
+    positions: Positions,
+    dropout: float,
+    dropout_key: Array | None,
+) -> Float[Array, "B Lq H d"]:
+    """Attention with a block of scores in memory at a time.
+
+    Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.checkpoint`. The second derivative is
+    that of the backward pass, and keeps what all of its blocks compute: it needs memory for all
+    scores. Forward-mode derivatives (`jax.jvp`) are refused by JAX; the kernel `dense` has them.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        v: Values.
+        terms: The scheme's terms, nothing counted among them.
+        mask: Who may attend to whom, broadcastable to [B, H, Lq, Lk].
+        positions: Where queries and keys stand, and whether that forbids later keys.
+        dropout: Probability of dropping a weight.
+        dropout_key: Where dropped weights are drawn from, query by query; None drops nothing.
+
+    Returns:
+        The output.
+    """
+    (B, Lq, H, _), (Lk, G) = q.shape, k.shape[1:3]
+    k, v = jnp.repeat(k, H // G, axis=2), jnp.repeat(v, H // G, axis=2)
+    # Accelerators want all heads at once; a processor's cores have enough to do with one.
+    together = jax.default_backend() != "cpu"
+    rows = rows_per_block(B * H if together else 1, Lk)
+    in_order = positions.causal and positions.query is None
+    settings = _Settings(plan_blocks(Lq, Lk, rows, in_order), dropout, together)
+    positions = replace(positions, axes=None)
+    keys = None
+    if dropout_key is not None and dropout > 0.0:
+        keys = jax.random.split(dropout_key, (B, H))
+    return _attend(settings, q, k, v, terms, mask, keys, positions)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    plan: Plan
+    dropout: float
+    together: bool
+
+
+# Of all heads: derivatives of a loop over heads would compute ahead, for all blocks and at once,
+# what the blocks cut from arrays that the heads share.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attend(settings: _Settings, *arguments: Any) -> Array:
+    out, _ = _forward(settings, *arguments)
+    return out
+
+
+def _forward(settings: _Settings, *arguments: Any) -> tuple[Array, Any]:
+    """The output, and what the backward pass needs."""
+    out, lse = _lifted(functools.partial(_forward_head, settings), settings, arguments, ())
+    return jnp.swapaxes(out, 1, 2), (arguments, out, lse)
+
+
+def _backward(settings: _Settings, kept: Any, dout: Array) -> tuple[Any, ...]:
+    """The gradients of q, k, v and the terms."""
+    arguments, out, lse = kept
+    of_output = (out, lse, jnp.swapaxes(dout, 1, 2))
+    head = functools.partial(_backward_head, settings)
+    *dqkv, dterms = _lifted(head, settings, arguments, of_output)
+    dq, dk, dv = (jnp.swapaxes(gradient, 1, 2) for gradient in dqkv)
+    per_token = functools.partial(jnp.swapaxes, axis1=1, axis2=2)
+    dterms = apply(dterms, per_token, lambda by_row: by_row.sum(0))
+    shared = apply(arguments[3], lambda a: False, lambda a: len(a) == 1)
+    dterms = jax.tree.map(
+        lambda shared, gradient: gradient.sum(0, keepdims=True) if shared else gradient,
+        shared,
+        dterms,
+    )
+    return dq, dk, dv, dterms, None, None, None
+
+
+_attend.defvjp(_forward, _backward)
+
+
+def _lifted(
+    head: Callable[..., Any], settings: _Settings, arguments: tuple[Any, ...], more: tuple[Any, ...]
+) -> Any:
+    """What one head's function gives for all, with first axes B and H."""
+    q, k, v, terms, mask, keys, positions = arguments
+    terms, *of_terms = by_head(terms, SHARED)
+    of_mask = []
+    if mask is not None:
+        of_mask = [SHARED if size == 1 else 0 for size in mask.shape[:2]]
+        mask = mask.reshape(*(size for size in mask.shape[:2] if size > 1), *mask.shape[2:])
+    of_keys = [0] * (keys is not None)
+
+    def axes(axis: int, of_position: int) -> tuple[Any, ...]:
+        places = jax.tree.map(lambda _: of_position, positions)
+        of_one = (of_terms[axis], of_mask[axis : axis + 1], of_keys, places, [0] * len(more))
+        return (axis, axis, axis, *of_one)
+
+    heads = lifted(head, axes(1, SHARED), together=settings.together)
+    batch = lifted(heads, axes(0, 0), together=settings.together)
+    return batch(q, k, v, terms, mask, keys, positions, more)
+
+
+def _forward_head(
+    settings: _Settings,
+    q: Array,
+    k: Array,
+    v: Array,
+    terms: Terms,
+    mask: Array | None,
+    dropout_key: Any,
+    positions: Positions,
+    of_output: tuple[()],
+) -> tuple[Array, Array]:
+    """One head's output [Lq, d] and log-sum-exp [Lq]; the mask is [Lq or 1, Lk or 1]."""
+    plan, dropout = settings.plan, settings.dropout
+    ready = prepare(terms, positions)
+    parts = ready.parts()
+    keys_last = k.T
+
+    def step(block: Block, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        strips = cut(parts, ready, block)
+        local, at = block.local(), block.positions(positions)
+        content = terms.scale * (cut("rows", q, block) @ keys_last[:, : block.keys])
+        added = strip_scores(strips, local, at)
+        scores = content if added is None else content + added
+        allowed = _allowed(mask, block, at)
+        if allowed is not None:
+            # The dtype's own lowest number, not infinity: scores stay finite all the way.
+            scores = jnp.where(allowed, scores, jnp.finfo(scores.dtype).min)
+        largest = scores.max(-1, keepdims=True)
+        weights = jnp.exp(scores - largest)
+        if allowed is not None:
+            weights = jnp.where(allowed, weights, 0.0)
+        total = weights.sum(-1, keepdims=True)
+        total = jnp.where(total == 0.0, 1.0, total)
+        kept = _dropped(weights, dropout, dropout_key, block)
+        rows = kept @ cut("keys", v, block)
+        of_table = strip_values(kept, strips, local, at)
+        rows = rows if of_table is None else rows + of_table
+        sums = (largest + jnp.log(total))[:, 0]
+        out, lse = carry
+        return (
+            lax.dynamic_update_slice_in_dim(out, rows / total, block.start, 0),
+            lax.dynamic_update_slice_in_dim(lse, sums, block.start, 0),
+        )
+
+    nothing = (jnp.zeros((plan.Lq, v.shape[1]), q.dtype), jnp.zeros(plan.Lq, q.dtype))
+    return over_blocks(plan, step, nothing)
+
+
+def _backward_head(
+    settings: _Settings,
+    q: Array,
+    k: Array,
+    v: Array,
+    terms: Terms,
+    mask: Array | None,
+    dropout_key: Any,
+    positions: Positions,
+    of_output: tuple[Array, Array, Array],
+) -> tuple[Array, Array, Array, Terms]:
+    """One head's gradients of q, k, v and the terms."""
+    plan, dropout = settings.plan, settings.dropout
+    out, lse, dout = of_output
+    ready, pull_ready = jax.vjp(lambda terms: prepare(terms, positions), terms)
+    parts = ready.parts()
+    # Sums over rows are computed transposed, [d, R] times [R, K], and so are what they add up to:
+    # that reads the scores as they lie, and takes a third of the time.
+    keys_last, values_last = k.T, v.T
+    mean = (dout * out).sum(-1)
+
+    def step(block: Block, carry: Any) -> Any:
+        dq, dk, dv, dready = carry
+        strips = cut(parts, ready, block)
+        local, at = block.local(), block.positions(positions)
+        rows, drows, lse_of, mean_of = (cut("rows", a, block) for a in (q, dout, lse, mean))
+
+        fresh = block.fresh()
+        if fresh is not None:
+            drows = jnp.where(fresh[:, None], drows, 0.0)
+            mean_of = jnp.where(fresh, mean_of, 0.0)
+        scores = terms.scale * (rows @ keys_last[:, : block.keys])
+        added, pull_scores = jax.vjp(lambda s: strip_scores(s, local, at), strips)
+        scores = scores if added is None else scores + added
+        weights = jnp.exp(scores - lse_of[:, None])
+        allowed = _allowed(mask, block, at)
+        if allowed is not None:
+            weights = jnp.where(allowed, weights, 0.0)
+        dkept = drows @ values_last[:, : block.keys]
+        used = _dropped(weights, dropout, dropout_key, block)
+        of_table, pull_values = jax.vjp(lambda w, s: strip_values(w, s, local, at), used, strips)
+        if of_table is not None:
+            through_table, dstrips = pull_values(drows)
+            dkept = dkept + through_table
+            dready = add(parts, dready, dstrips, block)
+        dweights = _dropped(dkept, dropout, dropout_key, block)
+        dscores = weights * (dweights - mean_of[:, None])
+        if added is not None:
+            (dstrips,) = pull_scores(dscores)
+            dready = add(parts, dready, dstrips, block)
+        keys = cut("keys", k, block)
+        dq = add("rows", dq, terms.scale * (dscores @ keys), block)
+        dk = dk.at[:, : block.keys].add(terms.scale * (rows.T @ dscores))
+        dv = dv.at[:, : block.keys].add(drows.T @ used)
+        return dq, dk, dv, dready
+
+    zeros = jax.tree.map(jnp.zeros_like, (q, keys_last, values_last, ready))
+    dq, dk, dv, dready = over_blocks(plan, step, zeros)
+    (dterms,) = pull_ready(dready)
+    return dq, dk.T, dv.T, dterms
+
+
+def _allowed(mask: Array | None, block: Block, positions: Positions) -> Array | None:
+    """Which of a block's pairs may attend."""
+    seen = None
+    if positions.causal:
+        seen = not_after(positions)
+    if mask is not None:
+        if len(mask) > 1:
+            mask = cut("rows", mask, block)
+        mask = mask[:, : block.keys]
+        seen = mask if seen is None else mask & seen
+    return seen
+
+
+def _dropped(weights: Array, dropout: float, key: Any, block: Block) -> Array:
+    """The weights that are kept, enlarged for those that are not.
+
+    Every query draws for itself, so that neither the size of a block nor the pass matters.
+    """
+    if key is None:
+        return weights
+
+    def keep(query: Array) -> Array:
+        own = jax.random.fold_in(key, query)
+        return jax.random.bernoulli(own, 1.0 - dropout, (block.plan.Lk,))[: block.keys]
+
+    kept = jax.vmap(keep)(block.start + jnp.arange(block.plan.rows))
+    return jnp.where(kept, weights / (1.0 - dropout), 0.0)
