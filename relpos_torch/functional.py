@@ -14,6 +14,7 @@ from relpos.checks import (
     check_dropout,
     check_dtypes,
     check_features,
+    check_mask,
     check_params,
     check_qkv,
 )
@@ -71,7 +72,8 @@ def attention(
         key_features: What some schemes read of each key's token: `scheme.key_projection`.
         scale: The factor on <q, k>; None takes `scheme.scale(d)`.
         dropout: Probability of dropping an attention weight, drawn from torch's global generator.
-        implementation: The kernel: "auto" or "dense".
+        implementation: The kernel: "auto", or "dense", which computes all scores at once, or
+            "blockwise", which holds a block of them at a time.
 
     Returns:
         The output, in the dtype of v. A query that may attend to nothing gives 0.
@@ -98,21 +100,24 @@ def attention(
     check_params(scheme.parameters(sizes.H, sizes.d), shapes, real)
     _check_features(scheme, query_features, key_features, sizes)
     positions = Positions.of(query_positions, key_positions, sizes, causal, scheme.position_axes)
-    allowed = attention_mask(mask, positions, sizes, q.device)
     factor = scheme.scale(sizes.d) if scale is None else scale
     check_dropout(dropout)
-    kernel = KERNELS[choose_kernel(implementation)]
     with _working_precision(q) as widen:
         wide = {name: widen(tensor) for name, tensor in params.items()}
         features = (None if f is None else widen(f) for f in (query_features, key_features))
         call = schemes.Call(widen(q), widen(k), positions, factor, *features)
         lowered = schemes.lower(scheme, wide, call)
-        out = kernel(
+        kernel, _ = choose_kernel(implementation, lowered.terms, sizes.Lq, sizes.Lk, q.device)
+        if kernel == "dense":
+            mask = attention_mask(mask, positions, sizes, q.device)
+        elif mask is not None:
+            check_mask(tuple(mask.shape), str(mask.dtype), sizes)
+        out = KERNELS[kernel](
             lowered.q,
             lowered.k,
             widen(v),
             lowered.terms,
-            mask=allowed,
+            mask=mask,
             positions=positions,
             dropout=dropout,
         )

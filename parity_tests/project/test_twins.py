@@ -14,12 +14,19 @@ from parity_tests.project.tree import ROOT
 #: How scores are cut into blocks hangs on what each framework does fast.
 #: What JAX lifts from one head to all is written for all in torch.
 OWN = {
-    "relpos_torch": {"layer.py", "constants.py"},
+    "relpos_torch": {
+        "layer.py",
+        "constants.py",
+        "kernels/far.py",
+        "kernels/head.py",
+        "kernels/near.py",
+        "kernels/skewed.py",
+        "kernels/workers.py",
+    },
     "relpos_jax": {
         "nnx.py",
         "linen.py",
         "kernels/lifting.py",
-        "kernels/blockwise.py",
         "kernels/blocks.py",
         "kernels/strips.py",
     },

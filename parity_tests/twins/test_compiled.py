@@ -36,6 +36,11 @@ for number, (scheme, d, D) in enumerate(schemes):
             output = compiled(x).numpy()
         comparison = compare(truth.output, output)
         assert comparison.verdict is Verdict.PASS, f"{scheme} at {length}: {comparison}"
+torch.compiler.reset()
+q = torch.randn(1, 3, 5, 8)
+def around(q):
+    return 1.0 + relpos_torch.attention(q, q, q, RoPE("half"), implementation="blockwise")
+assert torch.equal(torch.compile(around, backend="eager")(q), around(q))
 print("compiled")
 """
 

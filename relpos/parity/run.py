@@ -173,6 +173,8 @@ def _is_worth_its_time(job: Job) -> bool:
     if job.framework == "torch":
         if mode == "compile":
             return typical and single and case == "masked" and job.call == "attention"
+        if mode == "blockwise":
+            return single
         if job.call == "relative_scores":
             return single and case == "packed"
         if mode == "vmap":

@@ -26,7 +26,7 @@ Answer = dict[str, NDArray[Any]]
 
 #: The ways to run each framework's functions.
 MODES: dict[str, tuple[str, ...]] = {
-    "torch": ("eager", "vmap", "compile"),
+    "torch": ("eager", "vmap", "compile", "blockwise"),
     "jax": ("eager", "jit", "vmap", "jit-vmap", "blockwise"),
 }
 

@@ -1,4 +1,4 @@
-"""PyTorch as a side: eager, `torch.compile` and `torch.func.vmap`."""
+"""PyTorch as a side: eager, `torch.compile`, `torch.func.vmap` and the kernel `blockwise`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ import relpos_torch
 from relpos.checks import Sizes
 from relpos.errors import RelposError
 from relpos.parity.cases import Case, numpy_dtype
-from relpos.parity.sides.base import Answer, CannotRunError, gradient_of
+from relpos.parity.sides.base import BLOCK_ROWS, Answer, CannotRunError, gradient_of
 from relpos_torch.kernels import masks
 from relpos_torch.kernels.positions import Positions
+from relpos_torch.kernels.skewed import block_rows
 
 __all__ = ["TorchSide", "to_numpy", "to_tensor"]
 
@@ -74,6 +75,7 @@ class TorchSide:
                 query_features=tokens.get("query_features"),
                 key_features=tokens.get("key_features"),
                 scale=case.scale,
+                implementation="blockwise" if mode == "blockwise" else "auto",
             )
 
         if mode == "vmap":
@@ -91,7 +93,8 @@ class TorchSide:
             function = torch.func.vmap(one_row, in_dims=(0, None, mask_axis, *axes))
         else:
             function = self._in_mode(call, mode)
-        with _exact_products():
+        # Blocks of a few rows, that even a short case has several.
+        with _exact_products(), block_rows(BLOCK_ROWS):
             output = function(tokens, params, *extras)
             return self._answer(output, {**tokens, **params}, inputs.cotangent)
 
@@ -216,7 +219,7 @@ class TorchSide:
         return layer
 
     def _in_mode(self, function: Callable[..., Tensor], mode: str) -> Callable[..., Tensor]:
-        if mode == "eager":
+        if mode in ("eager", "blockwise"):
             return function
         compiler = os.environ.get("CXX", "")
         if not any(shutil.which(name) for name in (compiler, "g++", "clang++", "cl") if name):
