@@ -30,8 +30,9 @@ __all__ = [
 C = TypeVar("C")
 
 #: What of an array a block reads: its rows, along the first axis; the keys that it sees, along
-#: the first axis; the distances that it sees, along the last axis; or all.
-Part = Literal["rows", "keys", "distances", "whole"]
+#: the first axis; the distances that it sees, along the last axis; the differences of keys and its
+#: first row, along the last axis; or all.
+Part = Literal["rows", "keys", "distances", "columns", "whole"]
 
 #: Causal blocks come in so many stretches, each of which reads the keys up to its last visible one:
 #: the more stretches, the less is read in vain, and the more there is to compile.
@@ -93,12 +94,13 @@ class Block:
     def range(self, part: Part) -> tuple[int, Any, int]:
         """Axis, start and length of a part.
 
-        Arrays by distance hold -Lk .. Lq - 1. A block reads what a call at default positions with
-        so many queries and keys would, from wherever its own distances begin.
+        Arrays by distance hold -Lk .. Lq. A block reads as many as `strips.skewed` lays out over
+        its rows and keys, from wherever its own distances begin.
         """
         rows, keys = self.plan.rows, self.keys
-        if part == "distances":
-            return -1, self.plan.Lq - rows - self.start, rows + keys
+        if part in ("distances", "columns"):
+            size = rows + keys + 1 if part == "distances" else keys
+            return -1, self.plan.Lq - rows - self.start, size
         return (0, self.start, rows) if part == "rows" else (0, 0, keys)
 
 
@@ -143,17 +145,29 @@ def plan_blocks(Lq: int, Lk: int, rows: int, in_order: bool) -> Plan:
     return Plan(Lq, Lk, rows, tuple(zip(counts, keys, strict=True)))
 
 
-def over_blocks(plan: Plan, step: Callable[[Block, C], C], carry: C) -> C:
-    """Hand what is carried from block to block."""
+def over_blocks(
+    plan: Plan,
+    step: Callable[[Block, C, Any], tuple[C, Any]],
+    carry: C,
+    scratch: Callable[[int], Any],
+) -> C:
+    """Hand what is carried from block to block.
+
+    Args:
+        plan: The blocks.
+        step: From a block, what is carried and the scratch to the new ones.
+        carry: What is carried at first.
+        scratch: What blocks that see so many keys hand on beside it.
+    """
     done = 0
     for count, keys in plan.stretches:
 
-        def one(carry: C, number: Array, keys: int = keys) -> tuple[C, None]:
+        def one(state: tuple[C, Any], number: Array, keys: int = keys) -> tuple[Any, None]:
             first = number * plan.rows
             start = jnp.minimum(first, plan.Lq - plan.rows)
-            return step(Block(plan, start, keys, first - start), carry), None
+            return step(Block(plan, start, keys, first - start), *state), None
 
-        carry, _ = lax.scan(one, carry, jnp.arange(done, done + count))
+        (carry, _), _ = lax.scan(one, (carry, scratch(keys)), jnp.arange(done, done + count))
         done += count
     return carry
 

@@ -37,11 +37,19 @@ from relpos_jax.kernels.blocks import (
     plan_blocks,
     rows_per_block,
 )
+from relpos_jax.kernels.by_distance import table_values
 from relpos_jax.kernels.lifting import SHARED, apply, by_head, lifted
 from relpos_jax.kernels.masks import not_after
 from relpos_jax.kernels.positions import Positions
-from relpos_jax.kernels.strips import prepare, strip_scores, strip_values
-from relpos_jax.kernels.terms import Terms
+from relpos_jax.kernels.strips import (
+    Strips,
+    other_scores,
+    prepare,
+    query_scores,
+    scratch,
+    unskewed,
+)
+from relpos_jax.kernels.terms import Product, Table, Terms
 
 __all__ = ["blockwise"]
 
@@ -167,16 +175,16 @@ def _forward_head(
 ) -> tuple[Array, Array]:
     """One head's output [Lq, d] and log-sum-exp [Lq]; the mask is [Lq or 1, Lk or 1]."""
     plan, dropout = settings.plan, settings.dropout
-    ready = prepare(terms, positions)
+    ready = prepare(terms, positions, plan)
     parts = ready.parts()
     keys_last = k.T
 
-    def step(block: Block, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def step(block: Block, carry: tuple[Array, Array], spare: Array) -> tuple[Any, Array]:
         strips = cut(parts, ready, block)
-        local, at = block.local(), block.positions(positions)
-        content = terms.scale * (cut("rows", q, block) @ keys_last[:, : block.keys])
-        added = strip_scores(strips, local, at)
-        scores = content if added is None else content + added
+        at = block.positions(positions)
+        scores = _near_scores(cut("rows", q, block), keys_last, strips, block)
+        other = other_scores(strips, block.local(), at)
+        scores = scores if other is None else scores + other
         allowed = _allowed(mask, block, at)
         if allowed is not None:
             # The dtype's own lowest number, not infinity: scores stay finite all the way.
@@ -189,17 +197,19 @@ def _forward_head(
         total = jnp.where(total == 0.0, 1.0, total)
         kept = _dropped(weights, dropout, dropout_key, block)
         rows = kept @ cut("keys", v, block)
-        of_table = strip_values(kept, strips, local, at)
-        rows = rows if of_table is None else rows + of_table
+        if strips.near.value_table is not None:
+            spare, by_distance = unskewed(spare, kept)
+            rows = rows + by_distance @ strips.near.value_table.values.T
+        if strips.other.value_table is not None:
+            rows = rows + _values(kept, strips.other.value_table, at)
         sums = (largest + jnp.log(total))[:, 0]
         out, lse = carry
-        return (
-            lax.dynamic_update_slice_in_dim(out, rows / total, block.start, 0),
-            lax.dynamic_update_slice_in_dim(lse, sums, block.start, 0),
-        )
+        out = lax.dynamic_update_slice_in_dim(out, rows / total, block.start, 0)
+        lse = lax.dynamic_update_slice_in_dim(lse, sums, block.start, 0)
+        return (out, lse), spare
 
     nothing = (jnp.zeros((plan.Lq, v.shape[1]), q.dtype), jnp.zeros(plan.Lq, q.dtype))
-    return over_blocks(plan, step, nothing)
+    return over_blocks(plan, step, nothing, lambda keys: scratch(plan.rows, keys, q.dtype))
 
 
 def _backward_head(
@@ -216,52 +226,95 @@ def _backward_head(
     """One head's gradients of q, k, v and the terms."""
     plan, dropout = settings.plan, settings.dropout
     out, lse, dout = of_output
-    ready, pull_ready = jax.vjp(lambda terms: prepare(terms, positions), terms)
+    ready, pull_ready = jax.vjp(lambda terms: prepare(terms, positions, plan), terms)
     parts = ready.parts()
     # Sums over rows are computed transposed, [d, R] times [R, K], and so are what they add up to:
     # that reads the scores as they lie, and takes a third of the time.
     keys_last, values_last = k.T, v.T
     mean = (dout * out).sum(-1)
 
-    def step(block: Block, carry: Any) -> Any:
+    def step(block: Block, carry: Any, spare: Array) -> tuple[Any, Array]:
         dq, dk, dv, dready = carry
         strips = cut(parts, ready, block)
-        local, at = block.local(), block.positions(positions)
+        near, at = strips.near, block.positions(positions)
         rows, drows, lse_of, mean_of = (cut("rows", a, block) for a in (q, dout, lse, mean))
-
         fresh = block.fresh()
         if fresh is not None:
             drows = jnp.where(fresh[:, None], drows, 0.0)
             mean_of = jnp.where(fresh, mean_of, 0.0)
-        scores = terms.scale * (rows @ keys_last[:, : block.keys])
-        added, pull_scores = jax.vjp(lambda s: strip_scores(s, local, at), strips)
-        scores = scores if added is None else scores + added
+
+        scores = _near_scores(rows, keys_last, strips, block)
+        rest = replace(strips, near=replace(near, query=(), value_table=None))
+        other, pull_other = jax.vjp(lambda rest: other_scores(rest, block.local(), at), rest)
+        scores = scores if other is None else scores + other
         weights = jnp.exp(scores - lse_of[:, None])
         allowed = _allowed(mask, block, at)
         if allowed is not None:
             weights = jnp.where(allowed, weights, 0.0)
-        dkept = drows @ values_last[:, : block.keys]
         used = _dropped(weights, dropout, dropout_key, block)
-        of_table, pull_values = jax.vjp(lambda w, s: strip_values(w, s, local, at), used, strips)
-        if of_table is not None:
-            through_table, dstrips = pull_values(drows)
-            dkept = dkept + through_table
-            dready = add(parts, dready, dstrips, block)
-        dweights = _dropped(dkept, dropout, dropout_key, block)
+        dused = drows @ values_last[:, : block.keys]
+        dtable, dother_table = near.value_table, strips.other.value_table
+        if dtable is not None:
+            dused = dused + query_scores(drows, dtable.values, block.keys)
+            spare, by_distance = unskewed(spare, used)
+            dtable = replace(dtable, values=drows.T @ by_distance)
+        if dother_table is not None:
+            _, pull_values = jax.vjp(lambda w, table: _values(w, table, at), used, dother_table)
+            more, dother_table = pull_values(drows)
+            dused = dused + more
+        dweights = _dropped(dused, dropout, dropout_key, block)
         dscores = weights * (dweights - mean_of[:, None])
-        if added is not None:
-            (dstrips,) = pull_scores(dscores)
-            dready = add(parts, dready, dstrips, block)
-        keys = cut("keys", k, block)
-        dq = add("rows", dq, terms.scale * (dscores @ keys), block)
-        dk = dk.at[:, : block.keys].add(terms.scale * (rows.T @ dscores))
+
+        drest = jax.tree.map(jnp.zeros_like, rest)
+        if other is not None:
+            (drest,) = pull_other(dscores)
+        dquery = near.query
+        if dquery:
+            spare, by_distance = unskewed(spare, dscores)
+            dquery = tuple(_dproduct(product, by_distance) for product in near.query)
+        dstrips = Strips(
+            replace(drest.near, query=dquery, value_table=dtable),
+            drest.bias,
+            replace(drest.other, value_table=dother_table),
+        )
+        dready = add(parts, dready, dstrips, block)
+        drows_of_q = terms.scale * (dscores @ cut("keys", k, block))
+        dq = add("rows", dq, drows_of_q, block)
+        dk = dk.at[:, : block.keys].add((terms.scale * rows).T @ dscores)
         dv = dv.at[:, : block.keys].add(drows.T @ used)
-        return dq, dk, dv, dready
+        return (dq, dk, dv, dready), spare
 
     zeros = jax.tree.map(jnp.zeros_like, (q, keys_last, values_last, ready))
-    dq, dk, dv, dready = over_blocks(plan, step, zeros)
+    dq, dk, dv, dready = over_blocks(
+        plan, step, zeros, lambda keys: scratch(plan.rows, keys, q.dtype)
+    )
     (dterms,) = pull_ready(dready)
     return dq, dk.T, dv.T, dterms
+
+
+def _near_scores(rows: Array, keys_last: Array, strips: Strips, block: Block) -> Array:
+    """The content, and products of queries with near tables."""
+    scores = (strips.near.scale * rows) @ keys_last[:, : block.keys]
+    for product in strips.near.query:
+        features = product.scale * product.features
+        scores = scores + query_scores(features, product.table.values, block.keys)
+    return scores
+
+
+def _dproduct(product: Product, by_distance: Array) -> Product:
+    """The gradients of a product, in its place."""
+    features, values = product.features, product.table.values
+    dvalues = (product.scale * features).T @ by_distance
+    return replace(
+        product,
+        features=product.scale * (by_distance @ values.T),
+        table=replace(product.table, values=dvalues),
+    )
+
+
+def _values(weights: Array, table: Table, positions: Positions) -> Array:
+    """sum_j weights[i,j] * row of j - i, by position."""
+    return table_values(weights, table.values, table.first, positions)
 
 
 def _allowed(mask: Array | None, block: Block, positions: Positions) -> Array | None:

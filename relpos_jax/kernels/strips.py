@@ -1,9 +1,14 @@
-"""The position part of a block's scores, for one head.
+"""The position part of a block of rows, for one head.
 
-At default positions a block of R rows is itself a call at default positions, of R queries, once
-every table is laid out over all distances and cut to those that the block sees. So the functions
-of `by_distance` serve it as they are. Features of keys would meet every distance for every key,
-[Lk, R + Lk]: they go in tiles of R keys, of which each sees only 2R distances.
+By default positions, a table is laid out over all distances of the call once. A block of R rows
+and K keys reads R + K + 1 of them: column c belongs to row r and key j with c = j + R - r, so that
+products [R, R + K + 1] are pairs [R, K] if each row is read one column further left. That is
+another reading of the same numbers in a row, with one column less: `skewed`. The way back writes
+pairs into a scratch of that shape whose other entries are zero, and stay so: `unskewed`.
+
+A bias needs no product: the numbers of the first block, further right or left, are those of all.
+Features of keys would meet every distance for every key, [K, R + K]: they go in tiles of R keys,
+of which each sees only 2R distances.
 
 What is no function of the distance of default positions is asked for by position.
 """
@@ -16,9 +21,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float
 
 from relpos_jax.kernels import by_distance
+from relpos_jax.kernels.blocks import Plan
 from relpos_jax.kernels.dense import position_scores
 from relpos_jax.kernels.lifting import apply
 from relpos_jax.kernels.positions import Positions
@@ -28,10 +35,13 @@ __all__ = [
     "Strips",
     "key_scores",
     "laid_out",
+    "other_scores",
     "pair_scores",
     "prepare",
-    "strip_scores",
-    "strip_values",
+    "query_scores",
+    "scratch",
+    "skewed",
+    "unskewed",
 ]
 
 #: Rows whose pairs go through a function at a time: it may hold many numbers for each of them.
@@ -43,33 +53,37 @@ class Strips:
     """The terms of one head as blocks cut them.
 
     Attributes:
-        near: Terms by the distance of default positions. The values of their tables are laid out
-            over the distances -Lk .. Lq - 1, along the last axis.
+        near: Products and values by the distance of default positions. The values of their tables
+            are laid out over the distances -Lk .. Lq, along the last axis.
+        bias: All biases by the distance of default positions [R, Lk + Lq - R]: a block's are the
+            columns from Lq - R less its first row on. None if there are none.
         other: All other terms.
     """
 
     near: Any
+    bias: Any
     other: Any
 
     def parts(self) -> Strips:
         """What a block reads of each array: a tree of `blocks.Part`."""
         return Strips(
             apply(self.near, lambda a: "rows", lambda a: "distances", lambda a: "keys"),
+            None if self.bias is None else "columns",
             apply(self.other, lambda a: "rows", lambda a: "whole", lambda a: "keys"),
         )
 
 
-jax.tree_util.register_dataclass(Strips, data_fields=["near", "other"], meta_fields=[])
+jax.tree_util.register_dataclass(Strips, data_fields=["near", "bias", "other"], meta_fields=[])
 
 
-def prepare(terms: Terms, positions: Positions) -> Strips:
+def prepare(terms: Terms, positions: Positions, plan: Plan) -> Strips:
     """Terms of one head, ready to be cut."""
+    lowest, count = -plan.Lk, plan.Lq + plan.Lk + 1
 
     def is_near(table: Table | None) -> bool:
         return positions.query is None and table is not None and table.coordinates is None
 
     def lay(table: Table) -> Table:
-        lowest, count = -positions.Lk, positions.Lq + positions.Lk
         return Table(laid_out(table.values.T, table.first, lowest, count), lowest)
 
     def near(products: Iterable[Product]) -> tuple[Product, ...]:
@@ -80,14 +94,15 @@ def prepare(terms: Terms, positions: Positions) -> Strips:
         return tuple(product for product in products if not is_near(product.table))
 
     table = terms.value_table
+    biases = [lay(table).values for table in terms.bias if is_near(table)]
     return Strips(
         Terms(
             terms.scale,
             query=near(terms.query),
             key=near(terms.key),
-            bias=tuple(lay(table) for table in terms.bias if is_near(table)),
             value_table=lay(table) if table is not None and is_near(table) else None,
         ),
+        _biases(sum(biases[1:], biases[0]), plan) if biases else None,
         replace(
             terms,
             query=other(terms.query),
@@ -111,42 +126,62 @@ def laid_out(
     return jnp.concatenate((left, by_row[..., start : start + count - before - after], right), -1)
 
 
-def strip_scores(
+def _biases(values: Float[Array, " W"], plan: Plan) -> Float[Array, "R C"]:
+    """The biases of row r and of the key in column c, which is c + R - r along the values."""
+    rows = jnp.broadcast_to(values, (plan.rows, len(values)))
+    return skewed(rows, len(values) - 1 - plan.rows)
+
+
+def skewed(products: Float[Array, "R W"], keys: int) -> Float[Array, "R K"]:
+    """From distances to pairs: row r begins at column R - r."""
+    R, W = products.shape
+    return products.reshape(-1)[R:].reshape(R, W - 1)[:, :keys]
+
+
+def unskewed(
+    scratch: Float[Array, "R_and_1 R_and_K"], pairs: Float[Array, "R K"]
+) -> tuple[Float[Array, "R_and_1 R_and_K"], Float[Array, "R W"]]:
+    """From pairs to distances, and the scratch that was written to."""
+    R = len(pairs)
+    W = scratch.shape[1] + 1
+    scratch = lax.dynamic_update_slice(scratch, pairs, (0, R))
+    return scratch, scratch.reshape(-1)[: R * W].reshape(R, W)
+
+
+def scratch(rows: int, keys: int, dtype: jnp.dtype) -> Float[Array, "R_and_1 R_and_K"]:
+    """Zeros for `unskewed`."""
+    return jnp.zeros((rows + 1, rows + keys), dtype)
+
+
+def query_scores(
+    features: Float[Array, "R e"], values: Float[Array, "e W"], keys: int
+) -> Float[Array, "R K"]:
+    """<features[i], row of j - i> for every pair of a block, of values that it cut."""
+    return skewed(features @ values, keys)
+
+
+def other_scores(
     strips: Strips, local: Positions, positions: Positions
 ) -> Float[Array, "R K"] | None:
-    """All terms of a block's scores but the content; None if there are none.
+    """A block's scores but the content and near products of queries; None if there are none.
 
     Args:
         strips: What the block cut.
         local: Default positions of so many queries and keys.
         positions: Where the block's queries and keys stand.
     """
-    near = apply(strips.near, lambda features: features, lambda values: values.T)
-    near = _beginning(near, -local.Lk)
-    other = strips.other
+    near, other = strips.near, strips.other
     parts = [
-        position_scores(replace(near, key=()), local),
         position_scores(replace(other, key=(), pair_bias=None), positions),
-        *(key_scores(product, local) for product in near.key),
+        *(key_scores(_turned(product, -local.Lk), local) for product in near.key),
         *(key_scores(product, positions.at(product.table.coordinates)) for product in other.key),
     ]
+    if strips.bias is not None:
+        parts.append(strips.bias)
     if other.pair_bias is not None:
         parts.append(pair_scores(other.pair_bias, positions))
     found = [part for part in parts if part is not None]
     return sum(found[1:], found[0]) if found else None
-
-
-def strip_values(
-    weights: Float[Array, "R K"], strips: Strips, local: Positions, positions: Positions
-) -> Float[Array, "R e"] | None:
-    """sum_j weights[i, j] * row of j - i; None without a table of values."""
-    if strips.near.value_table is not None:
-        values = strips.near.value_table.values.T
-        return by_distance.table_values(weights, values, -local.Lk, local)
-    if strips.other.value_table is not None:
-        table = strips.other.value_table
-        return by_distance.table_values(weights, table.values, table.first, positions)
-    return None
 
 
 def key_scores(product: Product, positions: Positions) -> Float[Array, "R K"]:
@@ -159,7 +194,7 @@ def key_scores(product: Product, positions: Positions) -> Float[Array, "R K"]:
     if positions.query is None:
         # Tile t sees the rows tR + 1 .. tR + 2R of the table, backwards: one row per query's
         # distance to its first key, as `skew` reads them.
-        rows = jnp.pad(values[1:], ((0, beyond + 1), (0, 0))).reshape(tiles + 1, R, -1)
+        rows = jnp.pad(values[1:], ((0, beyond), (0, 0))).reshape(tiles + 1, R, -1)
         seen = jnp.concatenate((rows[:-1], rows[1:]), 1)[:, ::-1]
         products = jnp.einsum("tje,twe->tjw", features, seen)
         scores = jax.vmap(by_distance.skew)(products)
@@ -171,7 +206,7 @@ def key_scores(product: Product, positions: Positions) -> Float[Array, "R K"]:
             at = replace(positions, key=key, Lk=R)
             return by_distance.key_scores(features, values, first, at).T
 
-        scores = jax.lax.map(tile, (features, keys))
+        scores = lax.map(tile, (features, keys))
     return product.scale * scores.reshape(tiles * R, R)[:K].T
 
 
@@ -186,19 +221,10 @@ def pair_scores(pair: PairBias, positions: Positions) -> Float[Array, "R K"]:
     def some(query: Array) -> Array:
         return pair.function(pair.params, query, key)
 
-    scores = jax.lax.map(some, rows.reshape(groups, PAIR_ROWS))
+    scores = lax.map(some, rows.reshape(groups, PAIR_ROWS))
     return scores.reshape(groups * PAIR_ROWS, positions.Lk)[: positions.Lq]
 
 
-def _beginning(terms: Terms, first: int) -> Terms:
-    """Terms whose tables begin at another distance."""
-
-    def moved(products: Iterable[Product]) -> tuple[Product, ...]:
-        return tuple(replace(p, table=replace(p.table, first=first)) for p in products)
-
-    return replace(
-        terms,
-        query=moved(terms.query),
-        key=moved(terms.key),
-        bias=tuple(replace(table, first=first) for table in terms.bias),
-    )
+def _turned(product: Product, first: int) -> Product:
+    """A near product with a table as other functions read it."""
+    return replace(product, table=Table(product.table.values.T, first))
