@@ -19,6 +19,7 @@ __all__ = [
     "Block",
     "Part",
     "Plan",
+    "Span",
     "add",
     "block_rows",
     "cut",
@@ -33,6 +34,20 @@ C = TypeVar("C")
 #: the first axis; the distances that it sees, along the last axis; the differences of keys and its
 #: first row, along the last axis; or all.
 Part = Literal["rows", "keys", "distances", "columns", "whole"]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Some columns of a block: the first may be told from the block's place, and how many.
+
+    Attributes:
+        first: The distance from the block's first row to the first column, where that is a key.
+        width: How many columns there are.
+    """
+
+    first: int
+    width: int
+
 
 #: Causal blocks come in so many stretches, each of which reads the keys up to its last visible one:
 #: the more stretches, the less is read in vain, and the more there is to compile.
@@ -91,13 +106,21 @@ class Block:
         rows = lax.dynamic_slice_in_dim(query, self.start, self.plan.rows)
         return Positions(rows, key[: self.keys], self.plan.rows, self.keys, of_call.causal)
 
-    def range(self, part: Part) -> tuple[int, Any, int]:
+    def begin(self, span: Span) -> Array:
+        """The first of a span's columns: they end with the keys, however far out the block is."""
+        place = self.start + self.plan.Lk - self.plan.Lq
+        return jnp.clip(place + span.first, 0, self.keys - span.width)
+
+    def range(self, part: Part | Span) -> tuple[int, Any, int]:
         """Axis, start and length of a part.
 
         Arrays by distance hold -Lk .. Lq. A block reads as many as `strips.skewed` lays out over
         its rows and keys, from wherever its own distances begin.
         """
         rows, keys = self.plan.rows, self.keys
+        if isinstance(part, Span):
+            start = self.begin(part) + self.plan.Lq - rows - self.start
+            return -1, start, rows + part.width + 1
         if part in ("distances", "columns"):
             size = rows + keys + 1 if part == "distances" else keys
             return -1, self.plan.Lq - rows - self.start, size
@@ -175,7 +198,7 @@ def over_blocks(
 def cut(parts: Any, arrays: Any, block: Block) -> Any:
     """What the block reads of each array; `parts` is a tree of `Part` like that of the arrays."""
 
-    def one(part: Part, array: Array) -> Array:
+    def one(part: Part | Span, array: Array) -> Array:
         if part == "whole":
             return array
         axis, start, size = block.range(part)
@@ -187,7 +210,7 @@ def cut(parts: Any, arrays: Any, block: Block) -> Any:
 def add(parts: Any, totals: Any, found: Any, block: Block) -> Any:
     """Totals to which what was found for a block is added, where it was cut from."""
 
-    def one(part: Part, total: Array, more: Array) -> Array:
+    def one(part: Part | Span, total: Array, more: Array) -> Array:
         if part == "whole":
             return total + more
         axis, start, size = block.range(part)

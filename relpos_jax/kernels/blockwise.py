@@ -42,6 +42,7 @@ from relpos_jax.kernels.lifting import SHARED, apply, by_head, lifted
 from relpos_jax.kernels.masks import not_after
 from relpos_jax.kernels.positions import Positions
 from relpos_jax.kernels.strips import (
+    Band,
     Strips,
     other_scores,
     prepare,
@@ -179,10 +180,11 @@ def _forward_head(
     parts = ready.parts()
     keys_last = k.T
 
-    def step(block: Block, carry: tuple[Array, Array], spare: Array) -> tuple[Any, Array]:
+    def step(block: Block, carry: tuple[Array, Array], spare: _Scratch) -> tuple[Any, _Scratch]:
         strips = cut(parts, ready, block)
         at = block.positions(positions)
-        scores = _near_scores(cut("rows", q, block), keys_last, strips, block)
+        spare = spare.of(block, strips.band)
+        scores = _near_scores(cut("rows", q, block), spare.keys, strips, block)
         other = other_scores(strips, block.local(), at)
         scores = scores if other is None else scores + other
         allowed = _allowed(mask, block, at)
@@ -198,7 +200,7 @@ def _forward_head(
         kept = _dropped(weights, dropout, dropout_key, block)
         rows = kept @ cut("keys", v, block)
         if strips.near.value_table is not None:
-            spare, by_distance = unskewed(spare, kept)
+            spare, by_distance = spare.unskewed(kept)
             rows = rows + by_distance @ strips.near.value_table.values.T
         if strips.other.value_table is not None:
             rows = rows + _values(kept, strips.other.value_table, at)
@@ -209,7 +211,9 @@ def _forward_head(
         return (out, lse), spare
 
     nothing = (jnp.zeros((plan.Lq, v.shape[1]), q.dtype), jnp.zeros(plan.Lq, q.dtype))
-    return over_blocks(plan, step, nothing, lambda keys: scratch(plan.rows, keys, q.dtype))
+    return over_blocks(
+        plan, step, nothing, functools.partial(_Scratch.made, ready, keys_last, plan)
+    )
 
 
 def _backward_head(
@@ -233,7 +237,7 @@ def _backward_head(
     keys_last, values_last = k.T, v.T
     mean = (dout * out).sum(-1)
 
-    def step(block: Block, carry: Any, spare: Array) -> tuple[Any, Array]:
+    def step(block: Block, carry: Any, spare: _Scratch) -> tuple[Any, _Scratch]:
         dq, dk, dv, dready = carry
         strips = cut(parts, ready, block)
         near, at = strips.near, block.positions(positions)
@@ -243,8 +247,9 @@ def _backward_head(
             drows = jnp.where(fresh[:, None], drows, 0.0)
             mean_of = jnp.where(fresh, mean_of, 0.0)
 
-        scores = _near_scores(rows, keys_last, strips, block)
-        rest = replace(strips, near=replace(near, query=(), value_table=None))
+        spare = spare.of(block, strips.band)
+        scores = _near_scores(rows, spare.keys, strips, block)
+        rest = replace(strips, near=replace(near, query=(), value_table=None), band=None)
         other, pull_other = jax.vjp(lambda rest: other_scores(rest, block.local(), at), rest)
         scores = scores if other is None else scores + other
         weights = jnp.exp(scores - lse_of[:, None])
@@ -256,7 +261,7 @@ def _backward_head(
         dtable, dother_table = near.value_table, strips.other.value_table
         if dtable is not None:
             dused = dused + query_scores(drows, dtable.values, block.keys)
-            spare, by_distance = unskewed(spare, used)
+            spare, by_distance = spare.unskewed(used)
             dtable = replace(dtable, values=drows.T @ by_distance)
         if dother_table is not None:
             _, pull_values = jax.vjp(lambda w, table: _values(w, table, at), used, dother_table)
@@ -270,35 +275,118 @@ def _backward_head(
             (drest,) = pull_other(dscores)
         dquery = near.query
         if dquery:
-            spare, by_distance = unskewed(spare, dscores)
+            spare, by_distance = spare.unskewed(dscores)
             dquery = tuple(_dproduct(product, by_distance) for product in near.query)
+        drows_of_q, dends = _split(dscores @ spare.keys.T, q.shape[1])
+        dband = strips.band
+        if dband is not None:
+            of_band = lax.dynamic_slice_in_dim(
+                dscores, block.begin(dband.span), dband.span.width, 1
+            )
+            spare, by_distance = spare.unskewed_band(of_band)
+            dband = _dband(dband, by_distance, dends)
         dstrips = Strips(
             replace(drest.near, query=dquery, value_table=dtable),
             drest.bias,
+            dband,
             replace(drest.other, value_table=dother_table),
         )
         dready = add(parts, dready, dstrips, block)
-        drows_of_q = terms.scale * (dscores @ cut("keys", k, block))
-        dq = add("rows", dq, drows_of_q, block)
+        dq = add("rows", dq, terms.scale * drows_of_q, block)
         dk = dk.at[:, : block.keys].add((terms.scale * rows).T @ dscores)
         dv = dv.at[:, : block.keys].add(drows.T @ used)
         return (dq, dk, dv, dready), spare
 
     zeros = jax.tree.map(jnp.zeros_like, (q, keys_last, values_last, ready))
-    dq, dk, dv, dready = over_blocks(
-        plan, step, zeros, lambda keys: scratch(plan.rows, keys, q.dtype)
-    )
+    made = functools.partial(_Scratch.made, ready, keys_last, plan)
+    dq, dk, dv, dready = over_blocks(plan, step, zeros, made)
     (dterms,) = pull_ready(dready)
     return dq, dk.T, dv.T, dterms
 
 
-def _near_scores(rows: Array, keys_last: Array, strips: Strips, block: Block) -> Array:
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["keys", "wide", "narrow"], meta_fields=[]
+)
+@dataclass(frozen=True)
+class _Scratch:
+    """What blocks write to, one after the other.
+
+    Attributes:
+        keys: The keys, transposed; with a band two rows more, which are 1 for the keys on its left
+            and for those on its right, so that its ends are channels of the content.
+        wide: Zeros for `unskewed`; None where there is nothing to unskew.
+        narrow: Likewise of the band.
+    """
+
+    keys: Any
+    wide: Any
+    narrow: Any
+
+    @classmethod
+    def made(cls, ready: Strips, keys_last: Array, plan: Plan, keys: int) -> _Scratch:
+        dtype, near, narrow = keys_last.dtype, ready.near, None
+        keys_last = keys_last[:, :keys]
+        if ready.band is not None:
+            keys_last = jnp.pad(keys_last, ((0, 2), (0, 0)))
+            narrow = scratch(plan.rows, ready.band.span.width, dtype)
+        unskews = bool(near.query) or near.value_table is not None
+        return cls(keys_last, scratch(plan.rows, keys, dtype) if unskews else None, narrow)
+
+    def of(self, block: Block, band: Band | None) -> _Scratch:
+        """With the two rows of a block."""
+        if band is None:
+            return self
+        begin, key = block.begin(band.span), jnp.arange(block.keys)
+        beside = jnp.stack((key < begin, key >= begin + band.span.width))
+        rows = beside.astype(self.keys.dtype)
+        at = self.keys.shape[0] - 2
+        return replace(self, keys=lax.dynamic_update_slice_in_dim(self.keys, rows, at, 0))
+
+    def unskewed(self, pairs: Array) -> tuple[_Scratch, Array]:
+        wide, by_distance = unskewed(self.wide, pairs)
+        return replace(self, wide=wide), by_distance
+
+    def unskewed_band(self, pairs: Array) -> tuple[_Scratch, Array]:
+        narrow, by_distance = unskewed(self.narrow, pairs)
+        return replace(self, narrow=narrow), by_distance
+
+
+def _near_scores(rows: Array, keys: Array, strips: Strips, block: Block) -> Array:
     """The content, and products of queries with near tables."""
-    scores = (strips.near.scale * rows) @ keys_last[:, : block.keys]
+    rows, band = strips.near.scale * rows, strips.band
+    if band is not None:
+        pairs = zip(band.products, band.ends, strict=True)
+        first, *others = ((p.scale * p.features) @ ends for p, ends in pairs)
+        beside = sum(others, first)
+        rows = jnp.concatenate((rows, beside), 1)
+    scores = rows @ keys
+    if band is not None:
+        begin, width = block.begin(band.span), band.span.width
+        inside = lax.dynamic_slice_in_dim(scores, begin, width, 1)
+        for product in band.products:
+            features = product.scale * product.features
+            inside = inside + query_scores(features, product.table.values, width)
+        scores = lax.dynamic_update_slice_in_dim(scores, inside, begin, 1)
     for product in strips.near.query:
         features = product.scale * product.features
         scores = scores + query_scores(features, product.table.values, block.keys)
     return scores
+
+
+def _split(channels: Array, width: int) -> tuple[Array, Array]:
+    """Channels of the keys and those beside."""
+    return channels[:, :width], channels[:, width:]
+
+
+def _dband(band: Band, by_distance: Array, dends: Array) -> Band:
+    """The gradients of a band, in its place."""
+    products, ends = [], []
+    for product, of_ends in zip(band.products, band.ends, strict=True):
+        found = _dproduct(product, by_distance)
+        more = product.scale * (dends @ of_ends.T)
+        products.append(replace(found, features=found.features + more))
+        ends.append((product.scale * product.features).T @ dends)
+    return replace(band, products=tuple(products), ends=tuple(ends))
 
 
 def _dproduct(product: Product, by_distance: Array) -> Product:

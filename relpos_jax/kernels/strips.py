@@ -25,13 +25,14 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from relpos_jax.kernels import by_distance
-from relpos_jax.kernels.blocks import Plan
+from relpos_jax.kernels.blocks import Plan, Span
 from relpos_jax.kernels.dense import position_scores
 from relpos_jax.kernels.lifting import apply
 from relpos_jax.kernels.positions import Positions
 from relpos_jax.kernels.terms import PairBias, Product, Table, Terms
 
 __all__ = [
+    "Band",
     "Strips",
     "key_scores",
     "laid_out",
@@ -49,6 +50,21 @@ PAIR_ROWS = 8
 
 
 @dataclass(frozen=True)
+class Band:
+    """Products of queries with near tables of few rows, constant beyond the columns of a span.
+
+    Attributes:
+        products: As near products.
+        ends: The tables' first and last row, each [e, 2].
+        span: The columns outside of which every table is constant.
+    """
+
+    products: Any
+    ends: Any
+    span: Span
+
+
+@dataclass(frozen=True)
 class Strips:
     """The terms of one head as blocks cut them.
 
@@ -57,11 +73,13 @@ class Strips:
             are laid out over the distances -Lk .. Lq, along the last axis.
         bias: All biases by the distance of default positions [R, Lk + Lq - R]: a block's are the
             columns from Lq - R less its first row on. None if there are none.
+        band: Near products of queries whose tables have few rows; None if there are none.
         other: All other terms.
     """
 
     near: Any
     bias: Any
+    band: Any
     other: Any
 
     def parts(self) -> Strips:
@@ -69,11 +87,23 @@ class Strips:
         return Strips(
             apply(self.near, lambda a: "rows", lambda a: "distances", lambda a: "keys"),
             None if self.bias is None else "columns",
+            self._parts_of_band(),
             apply(self.other, lambda a: "rows", lambda a: "whole", lambda a: "keys"),
         )
 
+    def _parts_of_band(self) -> Band | None:
+        if self.band is None:
+            return None
+        span = self.band.span
+        products = Terms(1.0, query=self.band.products)
+        products = apply(products, lambda a: "rows", lambda a: span).query
+        return Band(products, tuple("whole" for _ in products), span)
 
-jax.tree_util.register_dataclass(Strips, data_fields=["near", "bias", "other"], meta_fields=[])
+
+jax.tree_util.register_dataclass(
+    Strips, data_fields=["near", "bias", "band", "other"], meta_fields=[]
+)
+jax.tree_util.register_dataclass(Band, data_fields=["products", "ends"], meta_fields=["span"])
 
 
 def prepare(terms: Terms, positions: Positions, plan: Plan) -> Strips:
@@ -94,15 +124,22 @@ def prepare(terms: Terms, positions: Positions, plan: Plan) -> Strips:
         return tuple(product for product in products if not is_near(product.table))
 
     table = terms.value_table
+    query = near(terms.query)
+    narrow = _narrow([p.table for p in terms.query if is_near(p.table)], plan)
+    band = None
+    if narrow is not None:
+        ends = tuple(p.table.values[:, jnp.array([0, -1])] for p in query)
+        query, band = (), Band(query, ends, narrow)
     biases = [lay(table).values for table in terms.bias if is_near(table)]
     return Strips(
         Terms(
             terms.scale,
-            query=near(terms.query),
+            query=query,
             key=near(terms.key),
             value_table=lay(table) if table is not None and is_near(table) else None,
         ),
         _biases(sum(biases[1:], biases[0]), plan) if biases else None,
+        band,
         replace(
             terms,
             query=other(terms.query),
@@ -111,6 +148,16 @@ def prepare(terms: Terms, positions: Positions, plan: Plan) -> Strips:
             value_table=None if is_near(table) else table,
         ),
     )
+
+
+def _narrow(tables: list[Table], plan: Plan) -> Span | None:
+    """The columns outside of which tables are constant; None where they are not few."""
+    if not tables:
+        return None
+    first = min(table.first for table in tables)
+    width = max(table.first + len(table.values) for table in tables) - first + plan.rows
+    fewest = min(keys for _, keys in plan.stretches)
+    return Span(first, width) if 2 * width <= fewest else None
 
 
 def laid_out(
