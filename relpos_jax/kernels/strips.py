@@ -95,8 +95,8 @@ class Strips:
         if self.band is None:
             return None
         span = self.band.span
-        products = Terms(1.0, query=self.band.products)
-        products = apply(products, lambda a: "rows", lambda a: span).query
+        terms = Terms(1.0, query=self.band.products)
+        products = apply(terms, lambda a: "rows", lambda a: span).query
         return Band(products, tuple("whole" for _ in products), span)
 
 

@@ -1,4 +1,4 @@
-"""The kernel that works block by block: what it gives, what it draws, and what it never holds."""
+"""The kernel of JAX that works block by block: what it gives, draws, and never holds."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_as_many_weights_are_dropped_as_asked_for_and_none_twice_as_likely() -> 
 def test_no_array_is_larger_than_a_block(L: int) -> None:
     # Every kind of term that is a function of distance; 16 rows at a time.
     rows, H, d = 16, 2, 4
-    for scheme in (Shaw(L, L), ShawBoth(3, 3), T5()):
+    for scheme in (Shaw(L, L), Shaw(2, 2), ShawBoth(3, 3), T5()):
         q, params = inputs(scheme, L, H, d)
 
         def gradients(q: Any, params: Any, scheme: Scheme = scheme) -> Any:
