@@ -33,13 +33,13 @@ def command(readme: str, name: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("readme", READMES)
-def test_the_snippets_run(readme: str, tmp_path: Path) -> None:
+def test_the_snippets_run(tmp_path: Path) -> None:
     """In order and in one process, as a reader would: a later one may use an earlier one's names.
 
     A process of its own, because the reader has JAX's default precision and no checked annotations.
+    One language is enough: the code is the same, as a test below says.
     """
-    blocks = snippets(readme)
+    blocks = snippets(READMES[0])
     assert len(blocks) >= 4
     script = tmp_path / "snippets.py"
     script.write_text("\n".join(blocks), "utf-8")

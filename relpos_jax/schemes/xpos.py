@@ -50,9 +50,11 @@ def middle(
 
 
 def seen_extent(positions: Positions) -> tuple[int, int] | None:
-    """The lowest and highest position of the row with the widest spread; None where traced."""
+    """The lowest and highest position of the row with the widest spread, None if not known."""
     if positions.query is None or positions.key is None:
-        return min(positions.Lk - positions.Lq, 0), positions.Lk - 1
+        lengths = positions.Lq, positions.Lk
+        known = all(isinstance(length, int) for length in lengths)  # no symbols, as in an export
+        return (min(positions.Lk - positions.Lq, 0), positions.Lk - 1) if known else None
     if isinstance(positions.query, jax.core.Tracer) or isinstance(positions.key, jax.core.Tracer):
         return None
     rows = np.concatenate([np.asarray(positions.query), np.asarray(positions.key)], -1)
