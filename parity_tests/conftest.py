@@ -47,6 +47,7 @@ hypothesis.settings.load_profile("relpos")
 # would take half a second each time, and the oracle's many small objects make it happen often.
 gc.collect()
 gc.freeze()
+gc.set_threshold(200_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
