@@ -6,9 +6,7 @@ import gc
 import os
 
 # Before torch and jax are imported anywhere: each brings a pool of threads as wide as the machine,
-# and with several workers those pools fight. XLA_FLAGS is read when jax starts its backend; there
-# LLVM's costly passes are off as well: most programs here run once, and compiling them is a third
-# of the time that all tests take. `relpos parity` and the demo compile as users do.
+# and with several workers those pools fight. XLA_FLAGS is read when jax starts its backend.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["XLA_FLAGS"] = " ".join(
@@ -16,8 +14,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
             os.environ.get("XLA_FLAGS", ""),
             "--xla_cpu_multi_thread_eigen=false",
             "intra_op_parallelism_threads=1",
-            "--xla_backend_optimization_level=0",
-            "--xla_llvm_disable_expensive_passes=true",
         ]
     )
 

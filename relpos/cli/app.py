@@ -17,7 +17,7 @@ from relpos import __version__
 __all__ = ["COMMANDS", "build_app"]
 
 #: The subcommands, in the order of the help text.
-COMMANDS = ("demo", "parity", "convert", "inspect", "schemes", "plot")
+COMMANDS = ("demo", "parity", "convert", "inspect", "schemes", "plot", "bench")
 
 
 def build_app() -> typer.Typer:

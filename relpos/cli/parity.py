@@ -14,7 +14,7 @@ from relpos.errors import RelposError
 from relpos.parity.report import Check
 from relpos.parity.run import ALL_MODES, DTYPES, Request
 
-__all__ = ["parity"]
+__all__ = ["parity", "progress_bar"]
 
 
 def parity(
@@ -76,7 +76,7 @@ def parity(
         thorough=thorough,
     )
     runner = Runner(request)
-    with _progress() as tell:
+    with progress_bar() as tell:
         report = runner.run(tell, oracle_beside=True)
     show(report, Console(highlight=False), side_of=None if verbose else _framework)
     try:
@@ -101,7 +101,7 @@ def _framework(check: Check) -> str:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int, str], None]]:
+def progress_bar() -> Iterator[Callable[[int, int, str], None]]:
     """A progress bar on stderr where that is a terminal; nothing elsewhere."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
