@@ -11,7 +11,6 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import torch
 from flax import nnx
 

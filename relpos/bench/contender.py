@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Calls", "Contender", "Size"]
+__all__ = ["Calls", "Contender", "Size", "describe"]
 
 
 @dataclass(frozen=True)

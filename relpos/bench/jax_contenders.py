@@ -29,12 +29,12 @@ def contenders(kernels: Sequence[str]) -> list[Contender]:
         *(_ours(work, kernel) for work in WORKS for kernel in ("auto", *kernels)),
         Contender(
             "q E^T and gather in JAX", "jax", "function", "Shaw, every distance",
-            _function(gathered, lambda size: ((1, 2 * size.L - 1, size.d),)),
+            _function(_gathered, lambda size: ((1, 2 * size.L - 1, size.d),)),
             products=(3, 11), longest=4096,
         ),
         Contender(
             "dot_product_attention with the bias written out", "jax", "function", "T5",
-            _function(materialised_t5, lambda size: ((size.H, 32),)), longest=8192, quick=False,
+            _function(_materialised_t5, lambda size: ((size.H, 32),)), longest=8192, quick=False,
         ),
     ]  # fmt: skip
 
@@ -47,7 +47,7 @@ def matrix_product(size: Size) -> tuple[Callable[[], None], float]:
     return lambda: product(a, b).block_until_ready(), 2.0 * n**3
 
 
-def gathered(q: Any, k: Any, v: Any, table: Any) -> jax.Array:
+def _gathered(q: Any, k: Any, v: Any, table: Any) -> jax.Array:
     """q E^T for every row of the table, then the rows that each pair reads."""
     L, d = q.shape[1], q.shape[3]
     row = jnp.arange(L)[None, :] - jnp.arange(L)[:, None] + L - 1
@@ -59,7 +59,7 @@ def gathered(q: Any, k: Any, v: Any, table: Any) -> jax.Array:
     return jnp.einsum("bhij,bjhe->bihe", jax.nn.softmax(scores), v)
 
 
-def materialised_t5(q: Any, k: Any, v: Any, table: Any) -> jax.Array:
+def _materialised_t5(q: Any, k: Any, v: Any, table: Any) -> jax.Array:
     """The bias [H, L, L] made by indexing, and handed over."""
     L = q.shape[1]
     distances = np.arange(1 - L, L)
@@ -99,10 +99,12 @@ def _function(
         compiled_both = jax.jit(gradients).lower(cotangent, *inputs).compile()
 
         def forward() -> None:
-            jax.block_until_ready(compiled_forward(*inputs))
+            jax.block_until_ready(compiled_forward(*inputs))  # type: ignore[no-untyped-call]
 
         def both() -> None:
-            jax.block_until_ready(compiled_both(cotangent, *inputs))
+            jax.block_until_ready(  # type: ignore[no-untyped-call]
+                compiled_both(cotangent, *inputs)
+            )
 
         return Calls(forward, both)
 

@@ -80,14 +80,14 @@ def _on_gpu(framework: str, call: object) -> int:
     return int(after["peak_bytes_in_use"] - statistics["bytes_in_use"])
 
 
-def main() -> None:
+def _main() -> None:
     """What the fresh process runs."""
-    from relpos.bench.run import everyone
+    from relpos.bench.run import KERNELS, everyone
 
     framework, question = sys.argv[1], json.loads(sys.argv[2])
-    named = {each.name: each for each in everyone((framework,), ("dense", "blockwise"))}
+    named = {each.name: each for each in everyone((framework,), KERNELS)}
     print(peak_here(named[question["name"]], question["direction"], Size(**question["size"])))
 
 
 if __name__ == "__main__":
-    main()
+    _main()

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from relpos.bench.result import PLAIN, Result
+from relpos.bench.works import WORKS
 
 __all__ = ["picture"]
 
@@ -23,7 +24,17 @@ _FORMS = {
 }
 _DIRECTIONS = {"forward": "forward", "both": "forward and backward"}
 #: Colours that are told apart without red or green receptors (Okabe and Ito).
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#7F3C8D",
+    "#4D4D4D",
+    "#8C6D31",
+)
 
 
 def picture(result: Result, *, form: Literal["png", "svg"] = "png") -> bytes:
@@ -54,6 +65,11 @@ def picture(result: Result, *, form: Literal["png", "svg"] = "png") -> bytes:
     return file.getvalue()
 
 
+def _colour(work: str) -> str:
+    """The same work has one colour in every panel."""
+    return _COLOURS[[each.name for each in WORKS].index(work) % len(_COLOURS)]
+
+
 def _draw(
     panel: Axes, result: Result, key: tuple[str, str], direction: str, *, legend: bool
 ) -> None:
@@ -63,13 +79,6 @@ def _draw(
         if (m.framework, m.form) == key and m.direction == direction and m.name != PLAIN[key]
     ]
     works = list(dict.fromkeys(m.work for m in found))
-    everywhere = [
-        m for m in result.measurements if (m.framework, m.form) == key and m.name != PLAIN[key]
-    ]
-    colours = {
-        w: _COLOURS[n % len(_COLOURS)]
-        for n, w in enumerate(dict.fromkeys(m.work for m in everywhere))
-    }
     panel.axhline(1.0, color="#888888", linewidth=0.8)
     for work in works:
         for number, name in enumerate(dict.fromkeys(m.name for m in found if m.work == work)):
@@ -90,7 +99,7 @@ def _draw(
                 [middle for _, (_, middle, _) in points],
                 marker="o" if ours else "sv^D"[number % 4],
                 markersize=3.5,
-                color=colours[work],
+                color=_colour(work),
                 label=name,
                 **style,
             )
@@ -98,7 +107,7 @@ def _draw(
                 lengths,
                 [low for _, (low, _, _) in points],
                 [high for _, (_, _, high) in points],
-                color=colours[work],
+                color=_colour(work),
                 alpha=0.12,
                 linewidth=0,
             )

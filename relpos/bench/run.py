@@ -19,9 +19,11 @@ from relpos.bench.timing import DIRECTIONS, measure_rate, measure_times
 from relpos.bench.works import WORKS
 from relpos.errors import SettingError
 
-__all__ = ["FRAMEWORKS", "Request", "everyone", "run"]
+__all__ = ["FRAMEWORKS", "KERNELS", "Request", "everyone", "run"]
 
 FRAMEWORKS = ("torch", "jax")
+#: Kernels of ours, in both frameworks.
+KERNELS = ("dense", "blockwise")
 
 #: Told after each step: how many are done, of how many, and what is done next.
 Progress = Callable[[int, int, str], None]
@@ -63,6 +65,11 @@ class Request:
             raise SettingError(
                 "a framework must be known by name", got=repr(self.only), expected=FRAMEWORKS
             )
+        for name in self.kernels:
+            if name not in KERNELS:
+                raise SettingError(
+                    "a kernel of ours must be known by name", got=repr(name), expected=KERNELS
+                )
         if not self.lengths or min(self.lengths) < 1:
             raise SettingError(
                 "lengths count tokens", got=self.lengths, expected="one or more, each >= 1"

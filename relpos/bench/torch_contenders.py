@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,16 +61,17 @@ def contenders(kernels: Sequence[str]) -> list[Contender]:
         ),
         Contender(
             "transformers Wav2Vec2-BERT", "torch", "layer", "Shaw, reach 64 and 8",
-            _layer(peers.transformers_wav2vec2_bert), needs=("transformers",), longest=2048,
+            _layer(peers.transformers_wav2vec2_bert), needs=("transformers",),
+            longest=2048, quick=False,
         ),
         Contender(
             "transformers Wav2Vec2-Conformer", "torch", "layer", "Transformer-XL",
             _layer(peers.transformers_conformer), products=(3, 11), needs=("transformers",),
-            longest=8192,
+            longest=8192, quick=False,
         ),
         Contender(
             "transformers DeBERTa-v2", "torch", "layer", "DeBERTa",
-            _layer(peers.transformers_deberta), needs=("transformers",), longest=4096,
+            _layer(peers.transformers_deberta), needs=("transformers",), longest=4096, quick=False,
         ),
         Contender(
             "x-transformers with ALiBi", "torch", "layer", "ALiBi",
@@ -155,11 +155,14 @@ def _ours(work: Work, kernel: str) -> Contender:
     def build(size: Size) -> Calls:
         scheme = work.scheme(size)
         params = {p.name: 0.1 * _draw(size, *p.shape) for p in scheme.parameters(size.H, size.d)}
-        qkv = [_draw(size, size.B, size.H, size.L, size.d) for _ in range(3)]
-        attention = functools.partial(
-            relpos_torch.attention, *qkv, scheme, params, scale=size.d**-0.5, implementation=kernel
-        )
-        return _calls(attention, [*qkv, *params.values()], size)
+        q, k, v = (_draw(size, size.B, size.H, size.L, size.d) for _ in range(3))
+
+        def attention() -> Tensor:
+            return relpos_torch.attention(
+                q, k, v, scheme, params, scale=size.d**-0.5, implementation=kernel
+            )
+
+        return _calls(attention, [q, k, v, *params.values()], size)
 
     return Contender(
         f"relpos {work.name}" + ("" if kernel == "auto" else f", {kernel}"),

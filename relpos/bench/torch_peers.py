@@ -71,7 +71,7 @@ def flex_alibi(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     def added(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return score - slopes[h] * (j - i).abs()
 
-    return flex_attention(q, k, v, score_mod=added)  # type: ignore[return-value]
+    return flex_attention(q, k, v, score_mod=added)
 
 
 def rotary(size: Size) -> Callable[[Tensor], Tensor]:
@@ -79,7 +79,7 @@ def rotary(size: Size) -> Callable[[Tensor], Tensor]:
     from rotary_embedding_torch import RotaryEmbedding
 
     embedding = RotaryEmbedding(dim=size.d).to(size.device)
-    return embedding.rotate_queries_or_keys  # type: ignore[no-any-return]
+    return embedding.rotate_queries_or_keys
 
 
 class _Projections(nn.Module):
@@ -90,9 +90,12 @@ class _Projections(nn.Module):
         self.H, D = size.H, size.H * size.d
         self.query, self.key, self.value, self.out = (nn.Linear(D, D) for _ in range(4))
 
-    def heads(self, x: Tensor) -> list[Tensor]:
-        projections = (self.query, self.key, self.value)
-        return [p(x).unflatten(-1, (self.H, -1)).transpose(1, 2) for p in projections]
+    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = (
+            projection(x).unflatten(-1, (self.H, -1)).transpose(1, 2)
+            for projection in (self.query, self.key, self.value)
+        )
+        return q, k, v
 
     def joined(self, heads: Tensor) -> Tensor:
         joined: Tensor = self.out(heads.transpose(1, 2).flatten(-2))
@@ -108,12 +111,13 @@ def plain_layer(size: Size) -> Layer:
 def by_hand(size: Size) -> Layer:
     """A layer as many are written: a vector gathered for every pair, [L, L, d]."""
     layer = _Projections(size)
-    layer.table = nn.Parameter(0.02 * torch.randn(2 * size.L - 1, size.d))
+    table = nn.Parameter(0.02 * torch.randn(2 * size.L - 1, size.d))
+    layer.register_parameter("table", table)
 
     def call(x: Tensor) -> Tensor:
         q, k, v = layer.heads(x)
         place = torch.arange(x.shape[1], device=x.device)
-        vectors = layer.table[place[None, :] - place[:, None] + size.L - 1]
+        vectors = table[place[None, :] - place[:, None] + size.L - 1]
         scores = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, vectors)
         return layer.joined((scores * size.d**-0.5).softmax(-1) @ v)
 
@@ -144,6 +148,7 @@ def transformers_wav2vec2_bert(size: Size) -> Layer:
         position_embeddings_type="relative_key",
         left_max_position_embeddings=64,
         right_max_position_embeddings=8,
+        attn_implementation="eager",
     )
     layer = Wav2Vec2BertSelfAttention(config)
     return layer, lambda x: layer(x)[0]
@@ -159,6 +164,7 @@ def transformers_conformer(size: Size) -> Layer:
         num_attention_heads=size.H,
         position_embeddings_type="relative",
         max_source_positions=size.L,
+        attn_implementation="eager",
     )
     encoding = conformer.Wav2Vec2ConformerRelPositionalEmbedding(config)
     layer = conformer.Wav2Vec2ConformerSelfAttention(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 import typer
 from rich.console import Console
@@ -94,5 +94,5 @@ def bench(
         if plot is not None:
             from relpos.bench.picture import picture
 
-            form = cast("str", plot.suffix.lower().lstrip("."))
-            write_bytes(plot, [picture(result, form=form)], overwrite=True)  # type: ignore[arg-type]
+            form = cast("Literal['png', 'svg']", plot.suffix.lower().lstrip("."))
+            write_bytes(plot, [picture(result, form=form)], overwrite=True)

@@ -162,8 +162,8 @@ def _is_worth_its_time(job: Job) -> bool:
     PyTorch eager takes milliseconds, so every row meets it in every case and in every dtype, as
     often as the oracle allows, which takes a tenth of a second for each of the two. What
     compiles takes about a second in JAX and ten in torch.compile: every row is compiled by JAX
-    once for explicit positions, and each scheme's first row for the default ones too. Layers meet
-    each scheme's first row, in both. All else is about kernels and layers, which know nothing of
+    once for explicit positions, and each scheme's first row for the default ones too, in a layer
+    and block by block. All else is about kernels and layers, which know nothing of
     schemes: the representative rows have between them every kind of term.
     """
     case, dtype, mode = job.case.name, job.dtype, job.mode
@@ -184,10 +184,8 @@ def _is_worth_its_time(job: Job) -> bool:
         return single or (case, dtype) in (("packed", "float64"), ("masked", "bfloat16"))
     if job.call == "attention":
         if mode == "jit":
-            return (
-                (case, dtype) == ("packed", "float64")
-                or (first and (case, dtype) == (default, "float32"))
-                or (typical and (case, dtype) == ("packed", "bfloat16"))
+            return (case, dtype) == ("packed", "float64") or (
+                typical and (case, dtype) in ((default, "float32"), ("packed", "bfloat16"))
             )
         if mode == "jit-vmap":
             return typical and single and case == "masked"
