@@ -86,7 +86,8 @@ def _main() -> None:
 
     framework, question = sys.argv[1], json.loads(sys.argv[2])
     named = {each.name: each for each in everyone((framework,), KERNELS)}
-    print(peak_here(named[question["name"]], question["direction"], Size(**question["size"])))
+    peak = peak_here(named[question["name"]], question["direction"], Size(**question["size"]))
+    sys.stdout.write(f"{peak}\n")
 
 
 if __name__ == "__main__":
