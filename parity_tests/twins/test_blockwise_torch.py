@@ -174,7 +174,7 @@ def test_no_tensor_is_larger_than_a_block(
     implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What runs in other threads would not be seen.
-    monkeypatch.setattr(workers, "workers_for", lambda device, heads: 1)
+    monkeypatch.setattr(workers, "workers_for", lambda device, heads: 0)
     L, rows, H, d = 64, 8, 2, 2
     for scheme in (Shaw(L - 1, L - 1), ShawBoth(3, 3), T5()):
         q, params = inputs(scheme, L, H, d)
@@ -194,7 +194,7 @@ def test_results_do_not_depend_on_the_number_of_workers_and_threads_are_left_as_
         once, again = gradients(scheme, q, params), gradients(scheme, q, params)
         monkeypatch.setattr(workers, "workers_for", lambda device, heads: 3)
         others = gradients(scheme, q, params)
-        monkeypatch.setattr(workers, "workers_for", lambda device, heads: 1)
+        monkeypatch.setattr(workers, "workers_for", lambda device, heads: 0)
         alone = gradients(scheme, q, params)
     assert torch.get_num_threads() == before
     for results in (again, others, alone):

@@ -57,7 +57,7 @@ def blockwise(
     Returns:
         The output.
     """
-    (B, H, Lq), rows = q.shape[:3], rows_per_block(q.shape[2])
+    (B, H, Lq), rows = q.shape[:3], rows_per_block(q.shape[2], k.shape[2])
     # Not one number that is counted up: a generator promises nothing of close seeds.
     drawn = torch.randint(2**62, (B, H, -(-Lq // rows))).tolist() if dropout else None
     settings = _Settings(terms, positions, dropout, drawn, rows)

@@ -11,6 +11,7 @@ longer than it. dS then goes the way of every term backwards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,6 +38,10 @@ class Gradients:
     v: Float[Tensor, "Lk d"]
     near: Terms
     far: Terms
+
+
+#: Powers of 2 take half the time of powers of e.
+LOG2E = 1.0 / math.log(2.0)
 
 
 class Head:
@@ -119,6 +124,13 @@ class Head:
         """Whether no row sees keys beyond its own place."""
         return self.positions.causal and self.positions.query is None
 
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether there may be a row that sees nothing."""
+        if self.mask is not None or (self.positions.causal and not self.in_order):
+            return True
+        return self.in_order and len(self.k) < len(self.q)
+
     def blocks(self) -> Iterator[Block]:
         """The blocks of which some key may be seen."""
         every = blocks(len(self.q), len(self.k), self.rows, self.in_order)
@@ -134,9 +146,10 @@ class Head:
         for block in self.blocks():
             pairs = self._scores(memory, block)
             largest = pairs.amax(-1, keepdim=True)
-            # A row of nothing else than -inf; whatever is subtracted, its exponentials are 0.
-            largest.masked_fill_(largest == -torch.inf, 0.0)
-            pairs.sub_(largest).exp_()
+            if self.may_be_empty:
+                # A row of nothing else than -inf: whatever is subtracted, its exponentials are 0.
+                largest.masked_fill_(largest == -torch.inf, 0.0)
+            _exp(pairs, largest)
             total = pairs.sum(-1, keepdim=True)
             kept = self._kept(pairs, block)
             if kept is not None:
@@ -148,9 +161,12 @@ class Head:
             more = self.far.values(pairs, block)
             if more is not None:
                 here += more
-            nothing = total == 0.0
-            torch.div(here, total.masked_fill(nothing, 1.0), out=out[block.rows])
-            sums = (largest + total.log()).masked_fill_(nothing, torch.inf)
+            sums = largest.add_(total.log())
+            if self.may_be_empty:
+                nothing = total == 0.0
+                total.masked_fill_(nothing, 1.0)
+                sums.masked_fill_(nothing, torch.inf)
+            torch.div(here, total, out=out[block.rows])
             lse[block.rows] = sums.squeeze(-1)
 
     def backward(
@@ -167,7 +183,8 @@ class Head:
         delta = (by_output * out).sum(-1, keepdim=True)
         for block in self.blocks():
             rows, keys = block.rows, slice(0, block.keys)
-            weights = self._scores(memory, block).sub_(lse[rows, None]).exp_()
+            weights = self._scores(memory, block)
+            _exp(weights, lse[rows, None])
             by_score = other.pairs(block)
             given, q, k = by_output[rows], self.q[rows], self.k[keys]
             if self.values is not None:
@@ -258,3 +275,8 @@ class Head:
         for tiles in self.key:
             tiles.add_gradients(by_score, block)
         self.far.add_gradients(by_score, block)
+
+
+def _exp(scores: Float[Tensor, "R K"], less: Float[Tensor, "R 1"]) -> None:
+    """exp(scores - less), in place."""
+    scores.sub_(less).mul_(LOG2E).exp2_()

@@ -8,6 +8,8 @@ number shorter.
 
     rectangle[r, w] = memory[r * (stride + 1) + w]
     pairs[r, j]     = memory[r * stride + R - 1 + j] = rectangle[r, R - 1 - r + j]
+
+The memory's own start is chosen so that rows of pairs begin where the processor likes to read.
 """
 
 from __future__ import annotations
@@ -22,11 +24,15 @@ from torch import Tensor
 
 __all__ = ["Block", "Range", "Skewed", "block_rows", "blocks", "rows_per_block"]
 
-#: Rows of a block: enough that a product with a table of all distances pays, few enough that what
-#: one operation writes is still near when the next one reads it.
-ROWS = 128
+#: Scores of a block: what one operation writes is still near when the next one reads it.
+SCORES = 2**18
+#: The most and the fewest rows of a block: of more none gains, and of fewer each shares what is
+#: read for all of them with too few others.
+MOST, FEWEST = 128, 32
+#: Numbers from one place where the processor likes to read to the next.
+LINE = 16
 
-_ROWS: ContextVar[int] = ContextVar("rows", default=ROWS)
+_ROWS: ContextVar[int | None] = ContextVar("rows", default=None)
 
 
 @dataclass(frozen=True)
@@ -102,9 +108,10 @@ def block_rows(rows: int) -> Iterator[None]:
         _ROWS.reset(token)
 
 
-def rows_per_block(Lq: int) -> int:
+def rows_per_block(Lq: int, Lk: int) -> int:
     """How many rows a block has, unless it is the last."""
-    return min(_ROWS.get(), max(Lq, 1))
+    rows = _ROWS.get() or min(max(SCORES // max(Lk, 1), FEWEST), MOST)
+    return min(rows, max(Lq, 1))
 
 
 def blocks(Lq: int, Lk: int, rows: int, in_order: bool) -> Iterator[Block]:
@@ -125,22 +132,25 @@ class Skewed:
     """
 
     def __init__(self, rows: int, keys: int, like: Tensor) -> None:
-        # Rows of pairs that begin where the processor likes to read.
-        self.stride = -(-(keys + rows - 1) // 16) * 16
-        self.memory = like.new_zeros(rows * (self.stride + 1))
+        self.stride = -(-(keys + rows - 1) // LINE) * LINE
+        self.memory = like.new_zeros(rows * (self.stride + 1) + LINE)
 
     def pairs(self, block: Block) -> Float[Tensor, "R K"]:
         """The scores by key."""
-        return self.memory.as_strided((block.R, block.keys), (self.stride, 1), block.R - 1)
+        start = self._start(block) + block.R - 1
+        return self.memory.as_strided((block.R, block.keys), (self.stride, 1), start)
 
     def rectangle(self, block: Block) -> Float[Tensor, "R W"]:
         """The scores by distance; what is no pair holds anything, see `trim`."""
-        width = block.keys + block.R - 1
-        return self.memory.as_strided((block.R, width), (self.stride + 1, 1))
+        size = (block.R, block.keys + block.R - 1)
+        return self.memory.as_strided(size, (self.stride + 1, 1), self._start(block))
 
     def trim(self, block: Block) -> None:
         """Make 0 what is in the rectangle but no pair: a triangle on either side."""
+        start = self._start(block)
         # Rows of pairs begin R - 1 numbers after rows of the memory, and end as many before them.
-        for start in (0, block.R - 1 + block.keys):
-            beside = self.memory.as_strided((block.R, block.R - 1), (self.stride, 1), start)
-            beside.zero_()
+        for beside in (start, start + block.R - 1 + block.keys):
+            self.memory.as_strided((block.R, block.R - 1), (self.stride, 1), beside).zero_()
+
+    def _start(self, block: Block) -> int:
+        return (1 - block.R) % LINE

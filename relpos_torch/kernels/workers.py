@@ -11,9 +11,9 @@ __all__ = ["over_heads", "workers_for"]
 
 
 def workers_for(device: torch.device, heads: int) -> int:
-    """How many workers there are for so many heads; 1 means that the caller is the worker."""
+    """How many threads work on so many heads; 0 means that the caller does it all."""
     if device.type != "cpu" or not torch.backends.openmp.is_available():
-        return 1
+        return 0
     return min(torch.get_num_threads(), heads)
 
 
@@ -25,23 +25,25 @@ def over_heads(work: Callable[[range], None], device: torch.device, heads: int) 
     that results do not depend on the number of workers.
     """
     workers, threads = workers_for(device, heads), torch.get_num_threads()
-    if workers == 1:
+    if not workers:
         with torch.no_grad():
             work(range(heads))
         return
     # What else the caller's thread has set is set in it alone.
     inference = torch.is_inference_mode_enabled()
 
+    def begin() -> None:
+        torch.set_num_threads(max(1, threads // workers))
+        # Weights of keys far away become numbers so small that each costs a hundred others.
+        torch.set_flush_denormal(True)
+
     def run(first: int) -> None:
         with torch.inference_mode(inference), torch.no_grad():
             work(range(first, heads, workers))
 
-    # OpenMP has this number per thread, but torch also hands the last one set to new threads.
-    own = max(1, threads // workers)
     try:
-        with ThreadPoolExecutor(
-            workers, initializer=torch.set_num_threads, initargs=(own,)
-        ) as pool:
+        with ThreadPoolExecutor(workers, initializer=begin) as pool:
             list(pool.map(run, range(workers)))
     finally:
+        # OpenMP has this number per thread, but torch also hands the last one set to new threads.
         torch.set_num_threads(threads)
