@@ -19,14 +19,14 @@ from relpos.checks import (
 )
 from relpos.schemes import Scheme
 from relpos_jax import schemes
-from relpos_jax.kernels import KERNELS, choose_kernel
+from relpos_jax.kernels import KERNELS, Choice, choose_kernel
 from relpos_jax.kernels.counted import counted_scores
 from relpos_jax.kernels.dense import position_scores
 from relpos_jax.kernels.lifting import apply
 from relpos_jax.kernels.masks import attention_mask
 from relpos_jax.kernels.positions import Positions
 
-__all__ = ["attention", "relative_scores"]
+__all__ = ["attention", "explain", "relative_scores"]
 
 
 def attention(
@@ -111,7 +111,7 @@ def attention(
     features = (None if f is None else widen(f) for f in (query_features, key_features))
     call = schemes.Call(widen(q), widen(k), positions, factor, *features)
     lowered = schemes.lower(scheme, wide, call)
-    kernel, _ = choose_kernel(implementation, lowered.terms, sizes.Lq, sizes.Lk)
+    kernel, _ = choose_kernel(implementation, scheme.dense_only, sizes.Lq, sizes.Lk)
     if kernel == "dense":
         mask = attention_mask(mask, positions, sizes)
     elif mask is not None:
@@ -127,6 +127,40 @@ def attention(
         dropout_key=dropout_key,
     )
     return out.astype(v.dtype)
+
+
+def explain(
+    q: Float[Array, "B Lq H d"],
+    k: Float[Array, "B Lk G d"],
+    v: Float[Array, "B Lk G d"],
+    scheme: Scheme,
+    *,
+    implementation: str = "auto",
+) -> Choice:
+    """Which kernel `attention` takes for such a call, and why. Nothing is computed.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        v: Values.
+        scheme: The relative position scheme.
+        implementation: As of `attention`.
+
+    Returns:
+        The kernel's name, and the reason in words.
+
+    Raises:
+        ShapeError: Shapes do not fit.
+        SettingError: There is no such kernel, or it does not serve the scheme.
+
+    Example:
+        >>> from relpos import RoPE
+        >>> q = jnp.zeros((1, 1000, 2, 8))
+        >>> explain(q, q, q, RoPE("half")).kernel
+        'blockwise'
+    """
+    sizes = check_qkv(q.shape, k.shape, v.shape, "BLHd")
+    return choose_kernel(implementation, scheme.dense_only, sizes.Lq, sizes.Lk)
 
 
 def relative_scores(

@@ -20,13 +20,13 @@ from relpos.checks import (
 )
 from relpos.schemes import Scheme
 from relpos_torch import schemes
-from relpos_torch.kernels import KERNELS, choose_kernel
+from relpos_torch.kernels import KERNELS, Choice, choose_kernel
 from relpos_torch.kernels.counted import counted_scores
 from relpos_torch.kernels.dense import position_scores
 from relpos_torch.kernels.masks import attention_mask
 from relpos_torch.kernels.positions import Positions
 
-__all__ = ["attention", "relative_scores"]
+__all__ = ["attention", "explain", "relative_scores"]
 
 
 def attention(
@@ -107,7 +107,7 @@ def attention(
         features = (None if f is None else widen(f) for f in (query_features, key_features))
         call = schemes.Call(widen(q), widen(k), positions, factor, *features)
         lowered = schemes.lower(scheme, wide, call)
-        kernel, _ = choose_kernel(implementation, lowered.terms, sizes.Lq, sizes.Lk, q.device)
+        kernel, _ = choose_kernel(implementation, scheme.dense_only, sizes.Lq, sizes.Lk, q.device)
         if kernel == "dense":
             mask = attention_mask(mask, positions, sizes, q.device)
         elif mask is not None:
@@ -122,6 +122,40 @@ def attention(
             dropout=dropout,
         )
     return out.to(v.dtype)
+
+
+def explain(
+    q: Float[Tensor, "B H Lq d"],
+    k: Float[Tensor, "B G Lk d"],
+    v: Float[Tensor, "B G Lk d"],
+    scheme: Scheme,
+    *,
+    implementation: str = "auto",
+) -> Choice:
+    """Which kernel `attention` takes for such a call, and why. Nothing is computed.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        v: Values.
+        scheme: The relative position scheme.
+        implementation: As of `attention`.
+
+    Returns:
+        The kernel's name, and the reason in words.
+
+    Raises:
+        ShapeError: Shapes do not fit.
+        SettingError: There is no such kernel, or it does not serve the scheme.
+
+    Example:
+        >>> from relpos import RoPE
+        >>> q = torch.randn(1, 2, 1000, 8)
+        >>> explain(q, q, q, RoPE("half")).kernel
+        'blockwise'
+    """
+    sizes = check_qkv(tuple(q.shape), tuple(k.shape), tuple(v.shape), "BHLd")
+    return choose_kernel(implementation, scheme.dense_only, sizes.Lq, sizes.Lk, q.device)
 
 
 def relative_scores(

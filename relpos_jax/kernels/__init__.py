@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax.export
 from jax import Array
@@ -10,9 +11,8 @@ from jax import Array
 from relpos.errors import SettingError
 from relpos_jax.kernels.blockwise import blockwise
 from relpos_jax.kernels.dense import dense
-from relpos_jax.kernels.terms import Terms
 
-__all__ = ["KERNELS", "choose_kernel"]
+__all__ = ["KERNELS", "Choice", "choose_kernel"]
 
 #: Every kernel by its name.
 KERNELS: dict[str, Callable[..., Array]] = {"dense": dense, "blockwise": blockwise}
@@ -21,14 +21,24 @@ KERNELS: dict[str, Callable[..., Array]] = {"dense": dense, "blockwise": blockwi
 SHORT = 512 * 512
 
 
-def choose_kernel(
-    implementation: str, terms: Terms | None = None, Lq: int = 1, Lk: int = 1
-) -> tuple[str, str]:
+class Choice(NamedTuple):
+    """The kernel of a call.
+
+    Attributes:
+        kernel: Its name.
+        reason: Why it is this one, in words.
+    """
+
+    kernel: str
+    reason: str
+
+
+def choose_kernel(implementation: str, counted: bool = False, Lq: int = 1, Lk: int = 1) -> Choice:
     """The kernel that serves a call, and why: the one asked for, or the best there is for "auto".
 
     Args:
         implementation: The kernel asked for.
-        terms: The call's terms; None asks whether there is such a kernel at all.
+        counted: Whether the content counts the places of a query's keys.
         Lq: Number of queries.
         Lk: Number of keys.
 
@@ -39,7 +49,6 @@ def choose_kernel(
         raise SettingError(
             "implementation names a kernel", got=implementation, expected=["auto", *KERNELS]
         )
-    counted = terms is not None and terms.counted is not None
     by_letter = any(map(jax.export.is_symbolic_dim, (Lq, Lk)))
     if implementation == "blockwise":
         if counted:
@@ -56,11 +65,15 @@ def choose_kernel(
                 expected="implementation='dense'",
             )
     if implementation != "auto":
-        return implementation, "asked for by name"
+        return Choice(implementation, "asked for by name")
     if counted:
-        return "dense", "only dense counts places by the content"
+        return Choice("dense", "only dense counts places by the content")
     if by_letter:
-        return "dense", "only dense serves lengths that are known by letter"
+        return Choice("dense", "only dense serves lengths that are known by letter")
     if Lq * Lk <= SHORT:
-        return "dense", f"{Lq} x {Lk} scores of a head are few, and dense computes them at once"
-    return "blockwise", f"{Lq} x {Lk} scores of a head are many, and blockwise never holds them"
+        return Choice(
+            "dense", f"{Lq} x {Lk} scores of a head are few, and dense computes them at once"
+        )
+    return Choice(
+        "blockwise", f"{Lq} x {Lk} scores of a head are many, and blockwise never holds them"
+    )

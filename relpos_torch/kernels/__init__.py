@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,9 +11,8 @@ from torch import Tensor
 from relpos.errors import SettingError
 from relpos_torch.kernels.blockwise import blockwise
 from relpos_torch.kernels.dense import dense
-from relpos_torch.kernels.terms import Terms
 
-__all__ = ["KERNELS", "choose_kernel"]
+__all__ = ["KERNELS", "Choice", "choose_kernel"]
 
 #: Every kernel by its name.
 KERNELS: dict[str, Callable[..., Tensor]] = {"dense": dense, "blockwise": blockwise}
@@ -21,18 +21,30 @@ KERNELS: dict[str, Callable[..., Tensor]] = {"dense": dense, "blockwise": blockw
 SHORT = 512 * 512
 
 
+class Choice(NamedTuple):
+    """The kernel of a call.
+
+    Attributes:
+        kernel: Its name.
+        reason: Why it is this one, in words.
+    """
+
+    kernel: str
+    reason: str
+
+
 def choose_kernel(
     implementation: str,
-    terms: Terms | None = None,
+    counted: bool = False,
     Lq: int = 1,
     Lk: int = 1,
     device: torch.device | None = None,
-) -> tuple[str, str]:
+) -> Choice:
     """The kernel that serves a call, and why: the one asked for, or the best there is for "auto".
 
     Args:
         implementation: The kernel asked for.
-        terms: The call's terms; None asks whether there is such a kernel at all.
+        counted: Whether the content counts the places of a query's keys.
         Lq: Number of queries.
         Lk: Number of keys.
         device: Where the call's tensors are; None is the CPU.
@@ -44,7 +56,6 @@ def choose_kernel(
         raise SettingError(
             "implementation names a kernel", got=implementation, expected=["auto", *KERNELS]
         )
-    counted = terms is not None and terms.counted is not None
     if implementation == "blockwise" and counted:
         raise SettingError(
             "the kernel blockwise serves no places counted by the content: "
@@ -53,13 +64,17 @@ def choose_kernel(
             expected="implementation='dense'",
         )
     if implementation != "auto":
-        return implementation, "asked for by name"
+        return Choice(implementation, "asked for by name")
     if counted:
-        return "dense", "only dense counts places by the content"
+        return Choice("dense", "only dense counts places by the content")
     if torch.compiler.is_compiling():
-        return "dense", "only dense can be compiled as part of one graph"
+        return Choice("dense", "only dense can be compiled as part of one graph")
     if device is not None and device.type != "cpu":
-        return "dense", f"on {device.type} a loop over blocks waits for each of its steps"
+        return Choice("dense", f"on {device.type} a loop over blocks waits for each of its steps")
     if Lq * Lk <= SHORT:
-        return "dense", f"{Lq} x {Lk} scores of a head are few, and dense computes them at once"
-    return "blockwise", f"{Lq} x {Lk} scores of a head are many, and blockwise never holds them"
+        return Choice(
+            "dense", f"{Lq} x {Lk} scores of a head are few, and dense computes them at once"
+        )
+    return Choice(
+        "blockwise", f"{Lq} x {Lk} scores of a head are many, and blockwise never holds them"
+    )

@@ -91,16 +91,26 @@ class Far:
     totals: Terms | None
     positions: Positions
 
+    @property
+    def has_scores(self) -> bool:
+        """Whether there are any but a table of values."""
+        terms = self.terms
+        return bool(terms.query or terms.key or terms.bias or terms.pair_bias or terms.decay)
+
     def add_scores(self, scores: Float[Tensor, "R K"], block: Block) -> None:
         """Add the terms' scores."""
+        if not self.has_scores:
+            return
         for rows, piece in self._pieces(block):
             terms = self._cut(self.terms, rows, block.keys)
             added = position_scores(terms, self._at(rows, block.keys), scores.device)
-            if added is not None:
-                scores[piece].unflatten(0, (1, 1, -1)).add_(added)
+            assert added is not None
+            scores[piece].unflatten(0, (1, 1, -1)).add_(added)
 
     def add_gradients(self, by_score: Float[Tensor, "R K"], block: Block) -> None:
         """Add what the gradient of the scores is for each tensor of the terms."""
+        if not self.has_scores:
+            return
         assert self.totals is not None
         for rows, piece in self._pieces(block):
             with torch.enable_grad():
@@ -108,7 +118,8 @@ class Far:
                 terms = _each(self._cut(self.terms, rows, block.keys), _leaf_in(leaves))
                 at = self._at(rows, block.keys)
                 scores = position_scores(terms, at, by_score.device)
-            if scores is None or not scores.requires_grad:
+            assert scores is not None
+            if not scores.requires_grad:
                 continue
             cotangent = by_score[piece].expand(1, 1, -1, -1).sum_to_size(scores.shape)
             found = torch.autograd.grad(scores, leaves, cotangent, allow_unused=True)
