@@ -40,7 +40,8 @@ class Request:
         kernels: Kernels of ours beside what `auto` chooses.
         only: `torch` or `jax`; None is both.
         rounds: How often each is timed at each length.
-        peaks: At how many of the shortest lengths peaks of memory are measured too.
+        peaks: At how many of the longest lengths peaks of memory are measured too, forwards and
+            backwards, for each as far as it goes; in a quick run of tables of vectors alone.
         quick: Leave out what takes long to compile or to run.
     """
 
@@ -50,7 +51,7 @@ class Request:
     kernels: tuple[str, ...] = ()
     only: str | None = None
     rounds: int = 7
-    peaks: int = 5
+    peaks: int = 2
     quick: bool = False
 
     def __post_init__(self) -> None:
@@ -114,10 +115,14 @@ def run(request: Request, progress: Progress | None = None) -> Result:
         else:
             contenders.append(each)
     lengths = sorted(request.lengths)
-    with_peaks = lengths[: request.peaks]
-    total = len(lengths) * (len(contenders) + request.rounds) + sum(
-        2 for L in with_peaks for each in contenders if each.longest >= L
-    )
+    peaks = [
+        (each, L)
+        for each in contenders
+        if not request.quick or each.work == "Shaw, every distance"
+        for L in [L for L in lengths if each.longest >= L][-request.peaks :]
+        if request.peaks
+    ]
+    total = len(lengths) * (len(contenders) + request.rounds) + len(peaks)
     done = 0
 
     def tell(name: str) -> None:
@@ -129,16 +134,14 @@ def run(request: Request, progress: Progress | None = None) -> Result:
     _rates(result, {each.framework for each in contenders}, request.size)
     for L in lengths:
         measure_times(result, contenders, replace(request.size, L=L), request.rounds, tell)
-    for L in with_peaks:
-        size = replace(request.size, L=L)
-        for each in contenders:
-            for direction in DIRECTIONS:
-                measured = result.find(each.name, direction, L)
-                if measured is None:
-                    continue
-                tell(f"L={L}: memory of {each.name}")
-                if measured.seconds:
-                    measured.peak, measured.problem = measure_peak(each, direction, size)
+    for each, L in peaks:
+        tell(f"L={L}: memory of {each.name}")
+        # Forwards alone where there is no backward.
+        measured = [result.find(each.name, direction, L) for direction in reversed(DIRECTIONS)]
+        deepest = next((one for one in measured if one is not None and one.seconds), None)
+        if deepest is not None:
+            size = replace(request.size, L=L)
+            deepest.peak, deepest.problem = measure_peak(each, deepest.direction, size)
     result.seconds = time.perf_counter() - started
     return result
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -9,7 +11,7 @@ from rich.text import Text
 
 from relpos.bench.result import PLAIN, Measurement, Result
 
-__all__ = ["ratio_text", "render"]
+__all__ = ["cell", "render"]
 
 _DIRECTIONS = {"forward": "forward", "both": "forward and backward"}
 _TITLES = {
@@ -25,12 +27,12 @@ def render(result: Result) -> RenderableType:
     for (framework, form), plain in PLAIN.items():
         found = [m for m in result.measurements if (m.framework, m.form) == (framework, form)]
         if found:
-            parts += [
-                Text(_TITLES[framework, form], "bold"),
-                Text(f"Median time as a multiple of {plain}, and its quartiles.", "dim"),
-                _table(result, found, plain),
-                Text(),
-            ]
+            parts += _times(result, found, _TITLES[framework, form], plain)
+            other = PLAIN["torch", form]
+            if framework != "torch" and any(m.name == other for m in result.measurements):
+                parts += _times(result, found, _TITLES[framework, form], other)
+    if any(m.peak is not None for m in result.measurements):
+        parts += [Text("Memory beyond inputs and parameters", "bold"), _memory(result), Text()]
     if result.rates:
         rates = ", ".join(f"{name} {rate / 1e9:.0f}" for name, rate in result.rates.items())
         parts.append(Text(f"Matrix products, in 10^9 operations a second: {rates}."))
@@ -42,46 +44,64 @@ def render(result: Result) -> RenderableType:
     return Group(*parts)
 
 
-def _table(result: Result, found: list[Measurement], plain: str) -> Table:
+def cell(result: Result, measured: Measurement | None, plain: str) -> Text:
+    """A ratio, half the distance of its quartiles, and the share of the rate; a dot for nothing."""
+    ratio = None if measured is None else result.ratio(measured, plain)
+    if ratio is None or measured is None:
+        return Text("·", "dim")
+    low, middle, high = ratio
+    share = result.share(measured)
+    spread = f" ±{(high - low) / 2:.2f}"
+    return Text.assemble(
+        f"{middle:.2f}", (spread, "dim"), ("" if share is None else f" {share:4.0%}", "dim")
+    )
+
+
+def _times(
+    result: Result, found: list[Measurement], title: str, plain: str
+) -> list[RenderableType]:
     lengths = sorted({m.L for m in found})
+    grid = _grid(lengths)
+    for direction, heading in _DIRECTIONS.items():
+        grid.add_row(Text(heading, "italic"))
+        for work, name, ours, by_length in _lines(found, direction):
+            cells = [cell(result, by_length.get(L), plain) for L in lengths]
+            grid.add_row(work, Text(name, "bold cyan" if ours else ""), *cells)
+    about = f"Median time as a multiple of {plain}, spread, share of the rate of matrix products."
+    return [Text(title, "bold"), Text(about, "dim"), grid, Text()]
+
+
+def _memory(result: Result) -> Table:
+    found = [m for m in result.measurements if m.peak is not None]
+    lengths = sorted({m.L for m in found})
+    grid = _grid(lengths)
+    for direction, heading in reversed(_DIRECTIONS.items()):
+        if any(m.direction == direction for m in found):
+            grid.add_row(Text(heading, "italic"))
+        for work, name, ours, by_length in _lines(found, direction):
+            peaks = [None if L not in by_length else by_length[L].peak for L in lengths]
+            cells = ["·" if peak is None else f"{peak / 2**20:,.0f} MiB" for peak in peaks]
+            grid.add_row(work, Text(name, "bold cyan" if ours else ""), *cells)
+    return grid
+
+
+def _grid(lengths: list[int]) -> Table:
     grid = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     grid.add_column("")
     grid.add_column("")
     for L in lengths:
         grid.add_column(f"L={L}", justify="right", no_wrap=True)
-    if any(m.peak is not None for m in found):
-        longest = max(m.L for m in found if m.peak is not None)
-        grid.add_column(f"memory\nL={longest}", justify="right", no_wrap=True)
-    else:
-        longest = None
-    for direction, heading in _DIRECTIONS.items():
-        grid.add_row(Text(heading, "italic"))
-        of_direction = [m for m in found if m.direction == direction]
-        # By what they compute, so that ours stands beside what it replaces.
-        works = dict.fromkeys(m.work for m in of_direction)
-        for work in works:
-            names = dict.fromkeys(m.name for m in of_direction if m.work == work)
-            for number, name in enumerate(names):
-                by_length = {m.L: m for m in of_direction if m.name == name}
-                ours = next(iter(by_length.values())).ours
-                cells = [ratio_text(result, by_length.get(L), plain) for L in lengths]
-                if longest is not None:
-                    cells.append(_memory(by_length.get(longest)))
-                shown = f" {work}" if number == 0 else ""
-                grid.add_row(shown, Text(name, "bold cyan" if ours else ""), *cells)
     return grid
 
 
-def ratio_text(result: Result, measured: Measurement | None, plain: str) -> Text:
-    """A ratio with its quartiles; a dot where nothing was measured."""
-    ratio = None if measured is None else result.ratio(measured, plain)
-    if ratio is None:
-        return Text("·", "dim")
-    low, middle, high = ratio
-    return Text.assemble(f"{middle:.2f}", (f" {low:.2f}-{high:.2f}", "dim"))
-
-
-def _memory(measured: Measurement | None) -> Text:
-    if measured is None or measured.peak is None:
-        return Text("·", "dim")
-    return Text(f"{measured.peak / 2**20:,.0f} MiB")
+def _lines(
+    found: list[Measurement], direction: str
+) -> Iterator[tuple[str, str, bool, dict[int, Measurement]]]:
+    """Work, name, whether it is ours and the measurements by length, work by work."""
+    of_direction = [m for m in found if m.direction == direction]
+    for work in dict.fromkeys(m.work for m in of_direction):
+        names = dict.fromkeys(m.name for m in of_direction if m.work == work)
+        for number, name in enumerate(names):
+            by_length = {m.L: m for m in of_direction if m.name == name}
+            ours = next(iter(by_length.values())).ours
+            yield f" {work}" if number == 0 else "", name, ours, by_length

@@ -53,9 +53,10 @@ def bench(
 ) -> None:
     """Time our layers and functions in turn with plain attention and with what others use.
 
-    Times are ratios to plain attention without positions in the same round of the same run: medians
-    with their quartiles. Peaks of memory come from a fresh process each. What is not installed is
-    listed as missing. Files replace earlier ones.
+    Times are ratios to plain attention without positions in the same round of the same run, as a
+    median and half the distance of the quartiles, then the share of the machine's rate of matrix
+    products. Peaks of memory, at the two longest lengths, come from a fresh process each. What is
+    not installed is listed as missing. Files replace earlier ones.
     """
     from relpos.bench.contender import Size
     from relpos.bench.run import Request, run
@@ -78,7 +79,7 @@ def bench(
         kernels=tuple(kernel or ()),
         only=only,
         rounds=rounds or (5 if quick else Request.rounds),
-        peaks=0 if not memory else len(lengths),
+        peaks=0 if not memory else 1 if quick else Request.peaks,
         quick=quick,
     )
     with progress_bar() as tell:
