@@ -178,6 +178,20 @@ def test_gradients_recomputed_and_mapped_stay_within_the_budget() -> None:
             passes(compare(expected[name], np.asarray(gradient)))
 
 
+@pytest.mark.parametrize("scheme", [Shaw(2, 1), ShawBoth(1, 2)], ids=lambda scheme: scheme.name)
+def test_all_heads_at_once_as_accelerators_have_them_stay_within_the_budget(
+    scheme: Scheme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    row = next(row for row in ROSTER.values() if row.scheme.name == scheme.name)
+    case = Case("at once", scheme, H=4, G=2, Lq=13, Lk=29, d=3, causal=True, mask="full")
+    job = Job(row, "attention", case, "float64", "jax", "jax", "blockwise")
+    check, answer = job.run(JaxSide())
+    assert check.problem is None
+    for comparison in judge(job, job.reference(), answer):
+        passes(comparison)
+
+
 def test_counted_places_are_refused_by_name_and_served_by_auto() -> None:
     q, params = inputs(CoPE(4), 5)
     with pytest.raises(SettingError, match=r"no places counted by the content.*dense"):
