@@ -43,7 +43,7 @@ class RelativeAttention(nn.Module):
         dropout: Probability of dropping an attention weight unless `deterministic`, drawn from the
             `dropout` random stream.
         scale: Factor on <q, k>; None takes the scheme's own, usually 1 / sqrt(d).
-        implementation: The kernel: "auto" or "dense".
+        implementation: The kernel: "auto", "dense" or "blockwise", see `attention`.
         dtype: Dtype of the computation; None takes the promoted dtype of inputs and parameters.
         param_dtype: Dtype of the parameters.
         deterministic: Drop no weights. With dropout it is given here or in the call.

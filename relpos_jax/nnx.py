@@ -42,7 +42,7 @@ class RelativeAttention(nnx.Module):
         causal: No query attends to a key at a later position.
         dropout: Probability of dropping an attention weight unless `deterministic`.
         scale: Factor on <q, k>; None takes the scheme's own, usually 1 / sqrt(d).
-        implementation: The kernel: "auto" or "dense".
+        implementation: The kernel: "auto", "dense" or "blockwise", see `attention`.
         dtype: Dtype of the computation; None takes the promoted dtype of inputs and parameters.
         param_dtype: Dtype of the parameters.
         rngs: Random streams: `params` for the parameters, `dropout` if there is dropout.
