@@ -18,7 +18,7 @@ __all__ = ["KERNELS", "Choice", "choose_kernel"]
 KERNELS: dict[str, Callable[..., Tensor]] = {"dense": dense, "blockwise": blockwise}
 
 #: Pairs of a query and a key up to which all scores of a head are computed at once.
-SHORT = 512 * 512
+SHORT = 256 * 256
 
 
 class Choice(NamedTuple):
