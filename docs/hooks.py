@@ -41,7 +41,9 @@ D, H, L = 128, 4, 96
 #: Characters of a line of code that a page shows without scrolling.
 WIDTH = 84
 #: Members that the facts on the page say already.
-_SAID = "name|paper|url|used_by|extrapolates|causal_only|dense_only|translation_invariant"
+_SAID = (
+    "name|paper|url|used_by|extrapolates|causal_only|dense_only|content_only|translation_invariant"
+)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -111,7 +111,7 @@ def attention(
     features = (None if f is None else widen(f) for f in (query_features, key_features))
     call = schemes.Call(widen(q), widen(k), positions, factor, *features)
     lowered = schemes.lower(scheme, wide, call)
-    kernel, _ = choose_kernel(implementation, scheme.dense_only, sizes.Lq, sizes.Lk)
+    kernel, _ = choose_kernel(implementation, scheme, sizes.Lq, sizes.Lk)
     if kernel == "dense":
         mask = attention_mask(mask, positions, sizes)
     elif mask is not None:
@@ -160,7 +160,7 @@ def explain(
         'blockwise'
     """
     sizes = check_qkv(q.shape, k.shape, v.shape, "BLHd")
-    return choose_kernel(implementation, scheme.dense_only, sizes.Lq, sizes.Lk)
+    return choose_kernel(implementation, scheme, sizes.Lq, sizes.Lk)
 
 
 def relative_scores(

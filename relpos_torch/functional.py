@@ -73,7 +73,9 @@ def attention(
         scale: The factor on <q, k>; None takes `scheme.scale(d)`.
         dropout: Probability of dropping an attention weight, drawn from torch's global generator.
         implementation: The kernel: "auto", or "dense", which computes all scores at once, or
-            "blockwise", which holds a block of them at a time.
+            "blockwise", which holds a block of them at a time, or "fused", torch's own attention
+            for schemes that leave no term beside rotated queries and keys. Only "dense" gives
+            second derivatives.
 
     Returns:
         The output, in the dtype of v. A query that may attend to nothing gives 0.
@@ -107,7 +109,7 @@ def attention(
         features = (None if f is None else widen(f) for f in (query_features, key_features))
         call = schemes.Call(widen(q), widen(k), positions, factor, *features)
         lowered = schemes.lower(scheme, wide, call)
-        kernel, _ = choose_kernel(implementation, scheme.dense_only, sizes.Lq, sizes.Lk, q.device)
+        kernel, _ = choose_kernel(implementation, scheme, sizes.Lq, sizes.Lk, q.device)
         if kernel == "dense":
             mask = attention_mask(mask, positions, sizes, q.device)
         elif mask is not None:
@@ -149,13 +151,13 @@ def explain(
         SettingError: There is no such kernel, or it does not serve the scheme.
 
     Example:
-        >>> from relpos import RoPE
+        >>> from relpos import ALiBi
         >>> q = torch.randn(1, 2, 1000, 8)
-        >>> explain(q, q, q, RoPE("half")).kernel
+        >>> explain(q, q, q, ALiBi()).kernel
         'blockwise'
     """
     sizes = check_qkv(tuple(q.shape), tuple(k.shape), tuple(v.shape), "BHLd")
-    return choose_kernel(implementation, scheme.dense_only, sizes.Lq, sizes.Lk, q.device)
+    return choose_kernel(implementation, scheme, sizes.Lq, sizes.Lk, q.device)
 
 
 def relative_scores(

@@ -43,7 +43,7 @@ class RelativeAttention(nn.Module):
         dropout: Probability of dropping an attention weight in training mode, drawn from torch's
             global generator.
         scale: Factor on <q, k>; None takes the scheme's own, usually 1 / sqrt(d).
-        implementation: The kernel: "auto", "dense" or "blockwise", see `attention`.
+        implementation: The kernel: "auto", "dense", "blockwise" or "fused", see `attention`.
         device: Device of the parameters.
         dtype: Dtype of the parameters; inputs have the same, unless under autocast.
 

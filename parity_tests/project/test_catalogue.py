@@ -46,8 +46,13 @@ def test_a_scheme_states_its_facts_itself(scheme: type[Scheme]) -> None:
     assert scheme.url in (inspect.getdoc(scheme) or ""), "the docstring names the title beside it"
     assert isinstance(scheme.used_by, tuple)
     assert all(name.strip() == name != "" for name in scheme.used_by)
-    facts = (scheme.extrapolates, scheme.causal_only, scheme.dense_only)
-    assert [type(fact) for fact in facts] == [bool] * 3
+    facts = (
+        scheme.extrapolates,
+        scheme.causal_only,
+        scheme.dense_only,
+        scheme.content_only,
+    )
+    assert [type(fact) for fact in facts] == [bool] * 4
 
 
 @each_scheme

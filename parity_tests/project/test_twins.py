@@ -18,6 +18,7 @@ OWN = {
         "layer.py",
         "constants.py",
         "kernels/far.py",
+        "kernels/fused.py",
         "kernels/head.py",
         "kernels/near.py",
         "kernels/skewed.py",

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import relpos_jax
 import relpos_torch
-from relpos import CoPE, NoPosition, Scheme, SettingError, Shaw
+from relpos import CoPE, NoPosition, RoPE, Scheme, SettingError, Shaw, XPos
 
 PACKAGES = {"torch": relpos_torch, "jax": relpos_jax}
 
@@ -37,6 +38,14 @@ def test_the_kernel_is_named_with_its_reason(
     choice = explain(twin, scheme, L, implementation=implementation)
     assert choice.kernel == kernel
     assert choice.reason.startswith(reason)
+
+
+def test_torch_s_own_attention_serves_what_only_turns_queries_and_keys() -> None:
+    q = torch.ones(1, 1, 600, 4)
+    for scheme in (NoPosition(), RoPE("half"), XPos("half")):
+        assert relpos_torch.explain(q, q, q, scheme).kernel == "fused"
+    with pytest.raises(SettingError, match="positions go into queries and keys alone"):
+        relpos_torch.explain(q, q, q, Shaw(2, 2), implementation="fused")
 
 
 def test_what_cannot_be_served_is_refused_with_a_way_out(twin: Any) -> None:

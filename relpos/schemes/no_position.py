@@ -33,6 +33,7 @@ class NoPosition(Scheme):
     url: ClassVar[str] = "https://arxiv.org/abs/1706.03762"
     used_by: ClassVar[tuple[str, ...]] = ()
     extrapolates: ClassVar[bool] = True
+    content_only: ClassVar[bool] = True
 
     def parameters(self, num_heads: int, head_dim: int) -> tuple[Parameter, ...]:
         """None."""

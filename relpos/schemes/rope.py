@@ -109,6 +109,7 @@ class RoPE(Scheme):
     url: ClassVar[str] = "https://arxiv.org/abs/2104.09864"
     used_by: ClassVar[tuple[str, ...]] = ("Llama", "Mistral", "Qwen", "GPT-NeoX", "GPT-J")
     extrapolates: ClassVar[bool] = False
+    content_only: ClassVar[bool] = True
 
     layout: Literal["half", "interleaved"]
     rotary_dim: int | None = None

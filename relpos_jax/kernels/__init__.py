@@ -9,6 +9,7 @@ import jax.export
 from jax import Array
 
 from relpos.errors import SettingError
+from relpos.schemes import Scheme
 from relpos_jax.kernels.blockwise import blockwise
 from relpos_jax.kernels.dense import dense
 
@@ -33,12 +34,14 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose_kernel(implementation: str, counted: bool = False, Lq: int = 1, Lk: int = 1) -> Choice:
+def choose_kernel(
+    implementation: str, scheme: Scheme | None = None, Lq: int = 1, Lk: int = 1
+) -> Choice:
     """The kernel that serves a call, and why: the one asked for, or the best there is for "auto".
 
     Args:
         implementation: The kernel asked for.
-        counted: Whether the content counts the places of a query's keys.
+        scheme: The call's scheme; None asks whether there is such a kernel at all.
         Lq: Number of queries.
         Lk: Number of keys.
 
@@ -49,6 +52,7 @@ def choose_kernel(implementation: str, counted: bool = False, Lq: int = 1, Lk: i
         raise SettingError(
             "implementation names a kernel", got=implementation, expected=["auto", *KERNELS]
         )
+    counted = scheme is not None and scheme.dense_only
     by_letter = any(map(jax.export.is_symbolic_dim, (Lq, Lk)))
     if implementation == "blockwise":
         if counted:

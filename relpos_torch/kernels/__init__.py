@@ -9,13 +9,19 @@ import torch
 from torch import Tensor
 
 from relpos.errors import SettingError
+from relpos.schemes import Scheme
 from relpos_torch.kernels.blockwise import blockwise
 from relpos_torch.kernels.dense import dense
+from relpos_torch.kernels.fused import fused
 
 __all__ = ["KERNELS", "Choice", "choose_kernel"]
 
 #: Every kernel by its name.
-KERNELS: dict[str, Callable[..., Tensor]] = {"dense": dense, "blockwise": blockwise}
+KERNELS: dict[str, Callable[..., Tensor]] = {
+    "dense": dense,
+    "blockwise": blockwise,
+    "fused": fused,
+}
 
 #: Pairs of a query and a key up to which all scores of a head are computed at once.
 SHORT = 256 * 256
@@ -35,7 +41,7 @@ class Choice(NamedTuple):
 
 def choose_kernel(
     implementation: str,
-    counted: bool = False,
+    scheme: Scheme | None = None,
     Lq: int = 1,
     Lk: int = 1,
     device: torch.device | None = None,
@@ -44,7 +50,7 @@ def choose_kernel(
 
     Args:
         implementation: The kernel asked for.
-        counted: Whether the content counts the places of a query's keys.
+        scheme: The call's scheme; None asks whether there is such a kernel at all.
         Lq: Number of queries.
         Lk: Number of keys.
         device: Where the call's tensors are; None is the CPU.
@@ -56,6 +62,8 @@ def choose_kernel(
         raise SettingError(
             "implementation names a kernel", got=implementation, expected=["auto", *KERNELS]
         )
+    counted = scheme is not None and scheme.dense_only
+    plain = scheme is not None and scheme.content_only
     if implementation == "blockwise" and counted:
         raise SettingError(
             "the kernel blockwise serves no places counted by the content: "
@@ -63,12 +71,20 @@ def choose_kernel(
             got="implementation='blockwise', counted terms",
             expected="implementation='dense'",
         )
+    if implementation == "fused" and scheme is not None and not plain:
+        raise SettingError(
+            "the kernel fused serves schemes whose positions go into queries and keys alone",
+            got=f"implementation='fused', {scheme.name}",
+            expected="implementation='auto'",
+        )
     if implementation != "auto":
         return Choice(implementation, "asked for by name")
     if counted:
         return Choice("dense", "only dense counts places by the content")
     if torch.compiler.is_compiling():
         return Choice("dense", "only dense can be compiled as part of one graph")
+    if plain and Lq * Lk > SHORT:
+        return Choice("fused", "positions are in queries and keys: torch's own attention serves")
     if device is not None and device.type != "cpu":
         return Choice("dense", f"on {device.type} a loop over blocks waits for each of its steps")
     if Lq * Lk <= SHORT:
