@@ -15,6 +15,7 @@ import relpos_torch
 from parity_tests.twins.twin import Arrays, TorchTwin, draw, draw_params, passes
 from relpos import (
     T5,
+    ALiBi,
     CoPE,
     Fire,
     NoPosition,
@@ -277,20 +278,10 @@ def test_counted_places_are_refused_by_name_and_served_by_auto() -> None:
     assert attention(CoPE(4), q, params, implementation="auto").isfinite().all()
 
 
-def test_explain_says_what_attention_would_take_and_why() -> None:
-    q, _ = inputs(NoPosition(), 600, H=1, d=1)
-    assert relpos_torch.explain(q, q, q, NoPosition()).kernel == "blockwise"
-    kernel, reason = relpos_torch.explain(q, q, q, CoPE(4))
-    assert kernel == "dense"
-    assert "counts places" in reason
-    with pytest.raises(SettingError, match="no places counted"):
-        relpos_torch.explain(q, q, q, CoPE(4), implementation="blockwise")
-
-
 def test_auto_takes_dense_for_short_calls_and_blockwise_for_long_ones() -> None:
-    assert choose_kernel("auto", False, 64, 64)[0] == "dense"
-    assert choose_kernel("auto", False, 4096, 4096)[0] == "blockwise"
-    assert choose_kernel("auto", False, 1, 4096)[0] == "dense"
-    kernel, reason = choose_kernel("auto", False, 4096, 4096, torch.device("meta"))
+    assert choose_kernel("auto", ALiBi(), 64, 64)[0] == "dense"
+    assert choose_kernel("auto", ALiBi(), 4096, 4096)[0] == "blockwise"
+    assert choose_kernel("auto", ALiBi(), 1, 4096)[0] == "dense"
+    kernel, reason = choose_kernel("auto", ALiBi(), 4096, 4096, torch.device("meta"))
     assert kernel == "dense"
     assert "meta" in reason

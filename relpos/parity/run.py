@@ -162,8 +162,8 @@ def _is_worth_its_time(job: Job) -> bool:
     PyTorch eager takes milliseconds, so every row meets it in every case and in every dtype, as
     often as the oracle allows, which takes a tenth of a second for each of the two. What
     compiles takes about a second in JAX and ten in torch.compile: every row is compiled by JAX
-    once for explicit positions, and each scheme's first row for the default ones too, in a layer
-    and block by block. All else is about kernels and layers, which know nothing of
+    once for explicit positions, and each scheme's first row for the default ones too, in a layer.
+    All else is about kernels and layers, which know nothing of
     schemes: the representative rows have between them every kind of term.
     """
     case, dtype, mode = job.case.name, job.dtype, job.mode
@@ -190,9 +190,7 @@ def _is_worth_its_time(job: Job) -> bool:
         if mode == "jit-vmap":
             return typical and single and case == "masked"
         if mode == "blockwise":
-            return (single and first and case == "masked") or (
-                typical and (case, dtype) == ("packed", "float64")
-            )
+            return typical and single and case in ("masked", "packed")
         return job.row.name in _OP_BY_OP and single and case == "cross"
     if job.call == "relative_scores":
         return typical and single and case == "masked" and mode == "jit-vmap"
