@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from relpos.bench.contender import Calls, Contender, Size
 from relpos.bench.memory import measure_peak, peak_here
 from relpos.bench.result import PLAIN, Result
 from relpos.bench.run import Request, everyone
-from relpos.bench.timing import measure_times
+from relpos.bench.timing import SHORTEST, measure_times
 from relpos.bench.torch_contenders import contenders
 from relpos.cli.app import build_app
 from relpos.errors import SettingError
@@ -127,3 +128,35 @@ def test_what_cannot_be_measured_is_refused(words: tuple[str, ...], message: str
 def test_lengths_are_numbers() -> None:
     with pytest.raises(SettingError, match="rounds are counted"):
         Request(rounds=0)
+
+
+def test_who_fails_in_a_later_round_is_out_and_an_interrupt_keeps_whole_rounds() -> None:
+    calls = {"fails": 0, "stops": 0}
+
+    def plain() -> None:
+        time.sleep(2 * SHORTEST)
+
+    def fails() -> None:
+        plain()
+        calls["fails"] += 1
+        if calls["fails"] > 3:
+            raise MemoryError("no more")
+
+    def stops() -> None:
+        plain()
+        calls["stops"] += 1
+        if calls["stops"] == 5:
+            raise KeyboardInterrupt
+
+    named = {"fails": fails, "stops": stops, "plain": plain}
+    others = [
+        contender(name, lambda size, call=call: Calls(call, None)) for name, call in named.items()
+    ]
+    result = Result()
+    with pytest.raises(KeyboardInterrupt):
+        measure_times(result, others, Size(L=4), 9, lambda name: None)
+    found = {name: result.find(name, "forward", 4) for name in named}
+    assert found["fails"].problem == "MemoryError: no more"
+    assert found["fails"].seconds == []
+    assert len(found["stops"].seconds) == len(found["plain"].seconds) == 2
+    assert result.ratio(found["stops"], "plain") is not None

@@ -63,6 +63,7 @@ class Result:
         missing: Contenders that could not take part, with the reason.
         rates: The machine's rate of matrix products in operations per second, by framework.
         seconds: How long the run took.
+        stopped: It was interrupted: whole rounds are here, and less than was asked for.
     """
 
     environment: dict[str, Any] = field(default_factory=dict)
@@ -70,6 +71,7 @@ class Result:
     missing: dict[str, str] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    stopped: bool = False
 
     def find(self, name: str, direction: str, L: int) -> Measurement | None:
         """The measurement of a contender."""
@@ -101,6 +103,7 @@ class Result:
         return {
             "environment": self.environment,
             "seconds": self.seconds,
+            "stopped": self.stopped,
             "matrix_product_rates": self.rates,
             "missing": self.missing,
             "measurements": [

@@ -41,7 +41,7 @@ class Request:
         only: `torch` or `jax`; None is both.
         rounds: How often each is timed at each length.
         peaks: At how many of the longest lengths peaks of memory are measured too, forwards and
-            backwards, for each as far as it goes; in a quick run of tables of vectors alone.
+            backwards, for each as far as it goes; in a quick run of torch's vectors alone.
         quick: Leave out what takes long to compile or to run.
     """
 
@@ -105,7 +105,7 @@ def everyone(frameworks: Sequence[str], kernels: Sequence[str]) -> list[Contende
 
 
 def run(request: Request, progress: Progress | None = None) -> Result:
-    """Measure all that is asked for."""
+    """Measure all that is asked for; an interrupt (Ctrl-C) ends it with what was measured."""
     started = time.perf_counter()
     result = Result(environment=_environment(request))
     contenders = []
@@ -118,7 +118,7 @@ def run(request: Request, progress: Progress | None = None) -> Result:
     peaks = [
         (each, L)
         for each in contenders
-        if not request.quick or each.work == "Shaw, every distance"
+        if not request.quick or (each.framework, each.work) == ("torch", "Shaw, every distance")
         for L in [L for L in lengths if each.longest >= L][-request.peaks :]
         if request.peaks
     ]
@@ -131,19 +131,27 @@ def run(request: Request, progress: Progress | None = None) -> Result:
             progress(done, total, name)
         done += 1
 
-    _rates(result, {each.framework for each in contenders}, request.size)
-    for L in lengths:
-        measure_times(result, contenders, replace(request.size, L=L), request.rounds, tell)
-    for each, L in peaks:
-        tell(f"L={L}: memory of {each.name}")
-        # Forwards alone where there is no backward.
-        measured = [result.find(each.name, direction, L) for direction in reversed(DIRECTIONS)]
-        deepest = next((one for one in measured if one is not None and one.seconds), None)
-        if deepest is not None:
-            size = replace(request.size, L=L)
-            deepest.peak, deepest.problem = measure_peak(each, deepest.direction, size)
+    try:
+        _rates(result, {each.framework for each in contenders}, request.size)
+        for L in lengths:
+            measure_times(result, contenders, replace(request.size, L=L), request.rounds, tell)
+        for each, L in peaks:
+            tell(f"L={L}: memory of {each.name}")
+            _peak(result, each, replace(request.size, L=L))
+    except KeyboardInterrupt:  # what took so long to measure is not thrown away
+        result.stopped = True
     result.seconds = time.perf_counter() - started
     return result
+
+
+def _peak(result: Result, contender: Contender, size: Size) -> None:
+    # Forwards alone where there is no backward.
+    measured = [
+        result.find(contender.name, direction, size.L) for direction in reversed(DIRECTIONS)
+    ]
+    deepest = next((one for one in measured if one is not None and one.seconds), None)
+    if deepest is not None:
+        deepest.peak, deepest.problem = measure_peak(contender, deepest.direction, size)
 
 
 def _is_plain(contender: Contender) -> bool:

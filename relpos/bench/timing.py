@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from relpos.bench.contender import Calls, Contender, Size, describe
 from relpos.bench.result import Measurement, Result
 
-__all__ = ["DIRECTIONS", "measure_rate", "measure_times"]
+__all__ = ["DIRECTIONS", "SHORTEST", "measure_rate", "measure_times"]
 
 DIRECTIONS = ("forward", "both")
 
@@ -64,8 +64,18 @@ def measure_times(
         gc.collect()
         # Each round begins with another one, so that nobody always follows the same neighbour.
         start = number * len(runs) // rounds
-        for measurement, call, repeats in runs[start:] + runs[:start]:
-            measurement.seconds.append(_time(call, repeats))
+        times: list[tuple[Measurement, float]] = []
+        for run in runs[start:] + runs[:start]:
+            measurement, call, repeats = run
+            try:
+                times.append((measurement, _time(call, repeats)))
+            except Exception as error:  # of any library: it is reported, and others go on
+                measurement.problem = describe(error)
+                measurement.seconds.clear()
+                runs.remove(run)
+        # Whole rounds alone, so that a run that is stopped keeps ratios of the same rounds.
+        for measurement, seconds in times:
+            measurement.seconds.append(seconds)
 
 
 def measure_rate(product: Callable[[], None], operations: float, rounds: int = 5) -> float:

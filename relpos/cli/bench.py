@@ -33,7 +33,7 @@ def bench(
         str | None, typer.Option(help="One framework alone: torch or jax.", metavar="FRAMEWORK")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="L=256 and 1024, the main contenders: two minutes.")
+        bool, typer.Option("--quick", help="L=512 and 1024, the main contenders: two minutes.")
     ] = False,
     rounds: Annotated[int | None, typer.Option(min=1, help="Times of each.  [default: 7]")] = None,
     memory: Annotated[
@@ -56,7 +56,8 @@ def bench(
     Times are ratios to plain attention without positions in the same round of the same run, as a
     median and half the distance of the quartiles, then the share of the machine's rate of matrix
     products. Peaks of memory, at the two longest lengths, come from a fresh process each. What is
-    not installed is listed as missing. Files replace earlier ones.
+    not installed is listed as missing. Ctrl-C ends a run with what it has measured. Files replace
+    earlier ones.
     """
     from relpos.bench.contender import Size
     from relpos.bench.run import Request, run
@@ -71,14 +72,14 @@ def bench(
     ):
         if given not in known:
             raise SettingError(f"{name} must be known", got=repr(given), expected=known)
-    lengths = tuple(length or ((256, 1024) if quick else Request.lengths))
+    lengths = tuple(length or ((512, 1024) if quick else Request.lengths))
     request = Request(
         lengths=lengths,
         size=Size(B=batch, H=heads, d=head_dim, dtype=dtype, device=device),
         works=tuple(work or ()),
         kernels=tuple(kernel or ()),
         only=only,
-        rounds=rounds or (5 if quick else Request.rounds),
+        rounds=rounds or (3 if quick else Request.rounds),
         peaks=0 if not memory else 1 if quick else Request.peaks,
         quick=quick,
     )
@@ -88,7 +89,7 @@ def bench(
     if not console.is_terminal:
         console.width = 140
     console.print(render(result))
-    console.print(f"{result.seconds:.0f} s.")
+    console.print(f"{result.seconds:.0f} s." + (" Stopped before the end." * result.stopped))
     with explained():
         if json is not None:
             write_whole(json, json_format.dumps(result.to_dict(), indent=1) + "\n")
