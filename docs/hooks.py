@@ -42,7 +42,8 @@ D, H, L = 128, 4, 96
 WIDTH = 84
 #: Members that the facts on the page say already.
 _SAID = (
-    "name|paper|url|used_by|extrapolates|causal_only|dense_only|content_only|translation_invariant"
+    "name|paper|url|used_by|extrapolates|causal_only|dense_only|content_only|kernels"
+    "|translation_invariant"
 )
 
 
@@ -172,7 +173,7 @@ def scheme_page(scheme: type[Scheme], *, with_picture: bool) -> str:
         if scheme.extrapolates
         else "no paper named here measures that it works beyond the lengths it was trained on",
         "keys read": "those of the past alone" if scheme.causal_only else "all, or causal",
-        "kernels": "`dense` alone" if scheme.dense_only else "all",
+        "kernels": ", ".join(f"`{kernel}`" for kernel in scheme.kernels()),
     }
     parts = [f"# {scheme.name}", escaped(summary(scheme)), "| | |\n|---|---|"]
     parts[-1] += "".join(f"\n| {name} | {text} |" for name, text in facts.items())

@@ -140,9 +140,9 @@ def explain(
     """Which kernel `attention` takes for such a call, and why. Nothing is computed.
 
     Args:
-        q: Queries.
-        k: Keys.
-        v: Values.
+        q: Queries [B, Lq, H, d]; a layer's are its projected heads.
+        k: Keys [B, Lk, G, d].
+        v: Values [B, Lk, G, d].
         scheme: The relative position scheme.
         implementation: As of `attention`.
 

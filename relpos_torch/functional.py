@@ -137,9 +137,9 @@ def explain(
     """Which kernel `attention` takes for such a call, and why. Nothing is computed.
 
     Args:
-        q: Queries.
-        k: Keys.
-        v: Values.
+        q: Queries [B, H, Lq, d]; a layer's are its projected heads.
+        k: Keys [B, G, Lk, d].
+        v: Values [B, G, Lk, d].
         scheme: The relative position scheme.
         implementation: As of `attention`.
 

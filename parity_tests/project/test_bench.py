@@ -33,7 +33,7 @@ def test_a_small_run_gives_a_table_a_file_and_a_picture(tmp_path: Path) -> None:
     assert image.read_bytes().startswith(b"\x89PNG")
     data = json.loads(file.read_text())
     assert data["environment"]["processor"]
-    assert data["matrix_product_rates"]["torch"] > 0
+    assert [len(rates) for rates in data["matrix_product_rates"].values()] == [2, 2]
     by_name = {(m["name"], m["direction"], m["L"]): m for m in data["measurements"]}
     for name in ("relpos T5", "SDPA with the bias written out", "transformers T5Attention"):
         for direction in ("forward", "both"):
@@ -42,6 +42,7 @@ def test_a_small_run_gives_a_table_a_file_and_a_picture(tmp_path: Path) -> None:
                 assert not measured["problem"]
                 assert len(measured["seconds"]) == 2
                 assert measured["ratio_to_plain"][1] > 0
+                assert measured["share_of_rate"] > 0
     assert by_name[PLAIN["torch", "function"], "both", 8]["ratio_to_plain"] == [1.0, 1.0, 1.0]
 
 

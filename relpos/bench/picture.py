@@ -52,9 +52,9 @@ def picture(result: Result, *, form: Literal["png", "svg"] = "png") -> bytes:
             panel.set_xlabel("length L, tokens")
         size = result.environment["size"]
         figure.suptitle(
-            f"Time beside plain attention without positions. {result.environment['processor']}, "
-            f"{result.environment['cores']} cores, {size['dtype']}, "
-            f"B={size['B']}, H={size['H']}, d={size['d']}",
+            "Time beside plain attention without positions, medians and quartiles. "
+            f"{result.environment['processor']}, {result.environment['cores']} cores, "
+            f"{size['dtype']}, B={size['B']}, H={size['H']}, d={size['d']}",
             fontsize=9.5,
         )
         file = io.BytesIO()
@@ -90,32 +90,29 @@ def _draw(
             if not points:
                 continue
             ours = next(m.ours for m in found if m.name == name)
-            lengths = [L for L, _ in points]
             style: dict[str, Any] = (
                 {"linewidth": 1.8} if ours else {"linestyle": (0, (2, 1.5)), "linewidth": 1.2}
             )
-            panel.plot(
-                lengths,
+            panel.errorbar(
+                [L for L, _ in points],
                 [middle for _, (_, middle, _) in points],
+                yerr=[
+                    [middle - low for _, (low, middle, _) in points],
+                    [high - middle for _, (_, middle, high) in points],
+                ],
                 marker="o" if ours else "sv^D"[number % 4],
                 markersize=3.5,
+                capsize=2,
+                elinewidth=0.7,
                 color=_colour(work),
                 label=name,
                 **style,
-            )
-            panel.fill_between(
-                lengths,
-                [low for _, (low, _, _) in points],
-                [high for _, (_, _, high) in points],
-                color=_colour(work),
-                alpha=0.12,
-                linewidth=0,
             )
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     lengths = sorted({m.L for m in result.measurements})
     panel.set_xticks(lengths, [str(L) for L in lengths])
-    ticks = [0.5, 1, 2, 5, 10, 20, 50]
+    ticks = [0.3, 0.4, 0.5, 0.7, 1, 1.4, 2, 3, 4, 5, 7, 10, 14, 20, 30, 50, 100]
     low, high = panel.get_ylim()
     panel.set_yticks([tick for tick in ticks if low <= tick <= high])
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))

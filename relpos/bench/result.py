@@ -7,7 +7,10 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["PLAIN", "Measurement", "Result"]
+__all__ = ["PLAIN", "RATE", "Measurement", "Result"]
+
+#: The form of the large matrix product that gives the machine's rate.
+RATE = "matrix product"
 
 #: Plain attention without positions, by framework and form: what a time is told as a multiple of.
 PLAIN = {
@@ -61,7 +64,6 @@ class Result:
         environment: The machine, the packages and the sizes.
         measurements: Everything measured.
         missing: Contenders that could not take part, with the reason.
-        rates: The machine's rate of matrix products in operations per second, by framework.
         seconds: How long the run took.
         stopped: It was interrupted: whole rounds are here, and less than was asked for.
     """
@@ -69,7 +71,6 @@ class Result:
     environment: dict[str, Any] = field(default_factory=dict)
     measurements: list[Measurement] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
-    rates: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     stopped: bool = False
 
@@ -92,11 +93,17 @@ class Result:
         return low, middle, high
 
     def share(self, measured: Measurement) -> float | None:
-        """The part of the machine's rate of matrix products that was reached."""
-        rate = self.rates.get(measured.framework)
-        if rate is None or measured.median is None:
-            return None
-        return measured.operations / measured.median / rate
+        """The part of the machine's rate of matrix products that was reached, round by round."""
+        for rate in self.rates():
+            if (rate.framework, rate.L) == (measured.framework, measured.L) and measured.seconds:
+                pairs = zip(measured.seconds, rate.seconds, strict=True)
+                ratio = statistics.median(reference / seconds for seconds, reference in pairs)
+                return ratio * measured.operations / rate.operations
+        return None
+
+    def rates(self) -> list[Measurement]:
+        """The large matrix products, one per framework and length."""
+        return [each for each in self.measurements if each.form == RATE and each.seconds]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -104,7 +111,10 @@ class Result:
             "environment": self.environment,
             "seconds": self.seconds,
             "stopped": self.stopped,
-            "matrix_product_rates": self.rates,
+            "matrix_product_rates": {
+                f"{each.framework} L={each.L}": [each.operations / t for t in each.seconds]
+                for each in self.rates()
+            },
             "missing": self.missing,
             "measurements": [
                 {
@@ -115,5 +125,6 @@ class Result:
                     "share_of_rate": self.share(each),
                 }
                 for each in self.measurements
+                if each.form != RATE
             ],
         }

@@ -15,7 +15,7 @@ from typing import Any
 from relpos.bench.contender import Contender, Size
 from relpos.bench.memory import measure_peak
 from relpos.bench.result import Result
-from relpos.bench.timing import DIRECTIONS, measure_rate, measure_times
+from relpos.bench.timing import DIRECTIONS, measure_times
 from relpos.bench.works import WORKS
 from relpos.errors import SettingError
 
@@ -132,7 +132,6 @@ def run(request: Request, progress: Progress | None = None) -> Result:
         done += 1
 
     try:
-        _rates(result, {each.framework for each in contenders}, request.size)
         for L in lengths:
             measure_times(result, contenders, replace(request.size, L=L), request.rounds, tell)
         for each, L in peaks:
@@ -156,12 +155,6 @@ def _peak(result: Result, contender: Contender, size: Size) -> None:
 
 def _is_plain(contender: Contender) -> bool:
     return not contender.ours and contender.work == "no positions"
-
-
-def _rates(result: Result, frameworks: set[str], size: Size) -> None:
-    for framework in sorted(frameworks):
-        module: Any = importlib.import_module(f"relpos.bench.{framework}_contenders")
-        result.rates[framework] = measure_rate(*module.matrix_product(size))
 
 
 def _environment(request: Request) -> dict[str, Any]:

@@ -33,9 +33,19 @@ def render(result: Result) -> RenderableType:
                 parts += _times(result, found, _TITLES[framework, form], other)
     if any(m.peak is not None for m in result.measurements):
         parts += [Text("Memory beyond inputs and parameters", "bold"), _memory(result), Text()]
-    if result.rates:
-        rates = ", ".join(f"{name} {rate / 1e9:.0f}" for name, rate in result.rates.items())
-        parts.append(Text(f"Matrix products, in 10^9 operations a second: {rates}."))
+    for framework in dict.fromkeys(each.framework for each in result.rates()):
+        rates = [
+            each.operations / seconds / 1e9
+            for each in result.rates()
+            if each.framework == framework
+            for seconds in each.seconds
+        ]
+        parts.append(
+            Text(
+                f"Matrix products by {framework}: {min(rates):.0f} to {max(rates):.0f} times 10^9 "
+                "operations a second. Where they scatter, so do small ratios: take more rounds."
+            )
+        )
     for name, reason in result.missing.items():
         parts.append(Text(f"Missing: {name} ({reason}).", "yellow"))
     problems = {(m.name, m.problem): m for m in result.measurements if m.problem}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from relpos.bench.contender import Calls, Contender, Size, describe
-from relpos.bench.result import Measurement, Result
+from relpos.bench.result import RATE, Measurement, Result
 
-__all__ = ["DIRECTIONS", "SHORTEST", "measure_rate", "measure_times"]
+__all__ = ["DIRECTIONS", "SHORTEST", "measure_times"]
 
 DIRECTIONS = ("forward", "both")
 
@@ -34,6 +36,13 @@ def measure_times(
         tell: Told what is about to be done: once per contender, once per round.
     """
     runs: list[tuple[Measurement, Callable[[], None], int]] = []
+    # The machine's rate too, since a shared machine has another one in every round.
+    for framework in sorted({each.framework for each in contenders}):
+        module: Any = importlib.import_module(f"relpos.bench.{framework}_contenders")
+        product, operations = module.matrix_product(size)
+        rate = Measurement("", framework, RATE, RATE, False, "forward", size.L, operations)
+        result.measurements.append(rate)
+        runs.append((rate, product, _repeats(product)))
     for contender in contenders:
         tell(f"L={size.L}: {contender.name}")
         if contender.longest < size.L:
@@ -76,12 +85,6 @@ def measure_times(
         # Whole rounds alone, so that a run that is stopped keeps ratios of the same rounds.
         for measurement, seconds in times:
             measurement.seconds.append(seconds)
-
-
-def measure_rate(product: Callable[[], None], operations: float, rounds: int = 5) -> float:
-    """The machine's rate of matrix products: the best of some rounds, in operations per second."""
-    product()
-    return operations / min(_time(product, 1) for _ in range(rounds))
 
 
 def _built(contender: Contender, size: Size) -> tuple[Calls | None, str]:

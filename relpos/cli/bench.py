@@ -9,6 +9,7 @@ from typing import Annotated, Literal, cast
 import typer
 from rich.console import Console
 
+from relpos.bench.works import WORKS
 from relpos.cli.convert import explained
 from relpos.cli.parity import progress_bar
 from relpos.errors import SettingError
@@ -23,11 +24,13 @@ def bench(
     ] = None,
     work: Annotated[
         list[str] | None,
-        typer.Option(help="What is compared, such as T5; again for more.  [default: all]"),
+        typer.Option(
+            help=f"Of: {'; '.join(w.name for w in WORKS)}. Again for more.  [default: all]"
+        ),
     ] = None,
     kernel: Annotated[
         list[str] | None,
-        typer.Option(help="A kernel of ours beside what auto chooses; again for more."),
+        typer.Option(help="dense or blockwise, beside what auto chooses; again for more."),
     ] = None,
     only: Annotated[
         str | None, typer.Option(help="One framework alone: torch or jax.", metavar="FRAMEWORK")

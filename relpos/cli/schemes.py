@@ -87,14 +87,14 @@ def _print_catalogue(console: Console, sizes: _Sizes) -> None:
             *([arrays] if wide else []),
             "yes" if scheme.extrapolates else "no",
             "past" if scheme.causal_only else "all",
-            "dense" if scheme.dense_only else "all",
+            "\n".join(scheme.kernels()),
         )
     console.print(table)
     legend = {
         "arrays": f"What a layer of {sizes} learns beside its projections.",
         "longer": "A paper measures that it works beyond the lengths it was trained on.",
         "keys": "Those that a query may read: all, or those of the past alone.",
-        "kernels": "Those that can compute it.",
+        "kernels": "Those that can compute it; fused is torch's own, for longer inputs.",
     }
     notes = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     for word, meaning in legend.items():
@@ -124,7 +124,7 @@ def _print_scheme(console: Console, scheme: type[Scheme], sizes: _Sizes) -> None
     facts.add_row("learned arrays", arrays)
     facts.add_row("longer inputs", _longer(scheme))
     facts.add_row("keys read", "the past alone" if scheme.causal_only else "all, or causal")
-    facts.add_row("kernels", "dense alone" if scheme.dense_only else "all")
+    facts.add_row("kernels", ", ".join(scheme.kernels()))
     facts.add_row("used by", ", ".join(scheme.used_by) or "no public checkpoint that we know of")
     first, *others = references(scheme)
     facts.add_row("paper", f"{scheme.paper}, {first}")

@@ -316,6 +316,13 @@ class Scheme:
     #: The scheme's score and output depend on positions through j - i alone.
     translation_invariant: ClassVar[bool] = True
 
+    @classmethod
+    def kernels(cls) -> tuple[str, ...]:
+        """The kernels that can compute it; `fused` is in PyTorch alone."""
+        if cls.dense_only:
+            return ("dense",)
+        return ("dense", "blockwise", "fused") if cls.content_only else ("dense", "blockwise")
+
     def __post_init__(self) -> None:
         """Refuse a field of another type; a scheme with more to say overrides and extends this."""
         check_types(self, self.name)

@@ -75,7 +75,7 @@ def choose_kernel(
         raise SettingError(
             "the kernel fused serves schemes whose positions go into queries and keys alone",
             got=f"implementation='fused', {scheme.name}",
-            expected="implementation='auto'",
+            expected=["auto", *scheme.kernels()],
         )
     if implementation != "auto":
         return Choice(implementation, "asked for by name")
