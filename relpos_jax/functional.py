@@ -160,6 +160,7 @@ def explain(
         'blockwise'
     """
     sizes = check_qkv(q.shape, k.shape, v.shape, "BLHd")
+    scheme.check_head_dim(sizes.d)
     return choose_kernel(implementation, scheme, sizes.Lq, sizes.Lk)
 
 

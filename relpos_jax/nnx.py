@@ -77,7 +77,7 @@ class RelativeAttention(nnx.Module):
         self.settings = AttentionSettings(
             embed_dim, num_heads, scheme, num_kv_heads, head_dim, bias, causal, dropout, scale
         )
-        choose_kernel(implementation)
+        choose_kernel(implementation, scheme)
         self.implementation = implementation
         self.dtype, self.param_dtype = dtype, param_dtype
         self.deterministic = False

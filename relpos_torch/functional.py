@@ -157,6 +157,7 @@ def explain(
         'blockwise'
     """
     sizes = check_qkv(tuple(q.shape), tuple(k.shape), tuple(v.shape), "BHLd")
+    scheme.check_head_dim(sizes.d)
     return choose_kernel(implementation, scheme, sizes.Lq, sizes.Lk, q.device)
 
 

@@ -77,7 +77,7 @@ class RelativeAttention(nn.Module):
         self.settings = AttentionSettings(
             embed_dim, num_heads, scheme, num_kv_heads, head_dim, bias, causal, dropout, scale
         )
-        choose_kernel(implementation)
+        choose_kernel(implementation, scheme)
         self.implementation = implementation
         inner = num_heads * self.settings.width
         kv_inner = self.settings.kv_heads * self.settings.width

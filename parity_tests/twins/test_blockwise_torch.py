@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
 
 import relpos_torch
 from parity_tests.twins.twin import Arrays, TorchTwin, draw, draw_params, passes
@@ -285,3 +291,58 @@ def test_auto_takes_dense_for_short_calls_and_blockwise_for_long_ones() -> None:
     kernel, reason = choose_kernel("auto", ALiBi(), 4096, 4096, torch.device("meta"))
     assert kernel == "dense"
     assert "meta" in reason
+
+
+def test_calls_of_several_threads_leave_the_number_of_threads_as_it_was() -> None:
+    before = torch.get_num_threads()
+    q, params = inputs(ALiBi(), 300)
+    expected = attention(ALiBi(), q, params)
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: attention(ALiBi(), q, params), range(6)))
+    assert all(torch.equal(each, expected) for each in found)
+    assert torch.get_num_threads() == before
+    seen: list[int] = []
+    later = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    later.start()
+    later.join()
+    assert seen == [before]
+
+
+def test_a_program_that_ends_still_computes() -> None:
+    script = """
+import threading, time, torch, relpos_torch
+from relpos import ALiBi
+def work():
+    time.sleep(0.5)
+    x = torch.randn(1, 2, 9, 8)
+    relpos_torch.attention(x, x, x, ALiBi(), implementation="blockwise")
+    print("done")
+threading.Thread(target=work).start()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_what_watches_operations_sees_them() -> None:
+    q, params = inputs(ALiBi(), 9)
+    with FlopCounterMode(display=False) as counter:
+        attention(ALiBi(), q.detach(), params)
+    assert counter.get_total_flops() > 0
+    traced = make_fx(lambda q: attention(ALiBi(), q, params))(q.detach())
+    assert torch.equal(traced(q.detach()), attention(ALiBi(), q, params))
+
+
+def test_a_mask_made_in_inference_mode_may_be_trained_with() -> None:
+    with torch.inference_mode():
+        mask = torch.ones(1, 1, 5, 5, dtype=torch.bool)
+    q, params = inputs(ALiBi(), 5)
+    attention(ALiBi(), q, params, mask=mask).sum().backward()
+    assert q.grad is not None
+
+
+def test_a_layer_refuses_a_kernel_that_does_not_serve_its_scheme() -> None:
+    for scheme, name in ((T5(), "fused"), (CoPE(4), "blockwise")):
+        with pytest.raises(SettingError, match=f"the kernel {name} serves"):
+            relpos_torch.RelativeAttention(6, 2, scheme, implementation=name)

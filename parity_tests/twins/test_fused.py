@@ -6,7 +6,7 @@ import pytest
 
 import relpos_torch
 from parity_tests.twins.twin import TorchTwin, draw, passes
-from relpos import RoPE
+from relpos import NoPosition, RoPE, oracle
 from relpos.checks import Sizes
 from relpos.parity import compare, reference
 from relpos.parity.roster import ROSTER, Row
@@ -69,3 +69,13 @@ def test_a_long_causal_call_does_not_see_the_future() -> None:
     after = twin.attention(RoPE("half"), {}, q, k, v, causal=True)
     assert (after[:, :, :200] == before[:, :, :200]).all()
     assert (after[:, :, 200:] != before[:, :, 200:]).any()
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5])
+def test_a_scale_that_is_not_positive_masks_the_future_all_the_same(scale: float) -> None:
+    q, k, v = (draw(n, 1, 2, 5, 4) for n in range(3))
+    got = TorchTwin().attention(
+        NoPosition(), {}, q, k, v, causal=True, scale=scale, implementation="fused"
+    )
+    expected = oracle.attention(NoPosition(), {}, q, k, v, causal=True, scale=scale)
+    passes(compare(expected.output, got))

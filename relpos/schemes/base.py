@@ -311,7 +311,7 @@ class Scheme:
     causal_only: ClassVar[bool] = False
     #: Its scores are no sum of terms by pair, so that only the kernel `dense` computes them.
     dense_only: ClassVar[bool] = False
-    #: Positions go into queries and keys alone; no term is added to scores or values.
+    #: Positions only turn queries and keys; no term is added to scores or values.
     content_only: ClassVar[bool] = False
     #: The scheme's score and output depend on positions through j - i alone.
     translation_invariant: ClassVar[bool] = True

@@ -70,7 +70,6 @@ class XPos(Scheme):
     url: ClassVar[str] = "https://arxiv.org/abs/2212.10554"
     used_by: ClassVar[tuple[str, ...]] = ()
     extrapolates: ClassVar[bool] = True
-    content_only: ClassVar[bool] = True
 
     layout: Literal["half", "interleaved"]
     rotary_dim: int | None = None

@@ -3,13 +3,15 @@
 For the rows i of a block, all keys j that they see, and one head:
 
     s[i,j]  = scale * <q[i], k[j]> + position terms        (`strips`)
-    lse[i]  = log sum_j exp s[i,j]
-    out[i]  = sum_j exp(s[i,j] - lse[i]) * (v[j] + value_table[j-i])
+    e[i,j]  = exp(s[i,j] - largest[i]),   total[i] = sum_j e[i,j]
+    out[i]  = sum_j e[i,j] * (v[j] + value_table[j-i]) / total[i]
 
-Forward, the output and lse are kept. Backward, each block's scores are computed once more:
+Forward, the output, the largest scores and the totals are kept: one number for both, their
+logarithm, would lose what the total has said where scores are large. Backward, each block's scores
+are computed once more:
 
-    p  = exp(s - lse),   dp[i,j] = <dout[i], v[j] + value_table[j-i]>
-    ds = p * (dp - sum of dout * out)
+    g  = dout / total,   dp[i,j] = <g[i], v[j] + value_table[j-i]>
+    ds = e * (dp - sum of g * out)
 
 and what ds means for q, k and the terms is added up from block to block, in their order, so that
 it is the same in every run. The flow is that of FlashAttention (Dao et al. 2022, arXiv 2205.14135)
@@ -116,14 +118,14 @@ def _attend(settings: _Settings, *arguments: Any) -> Array:
 
 def _forward(settings: _Settings, *arguments: Any) -> tuple[Array, Any]:
     """The output, and what the backward pass needs."""
-    out, lse = _lifted(functools.partial(_forward_head, settings), settings, arguments, ())
-    return jnp.swapaxes(out, 1, 2), (arguments, out, lse)
+    found = _lifted(functools.partial(_forward_head, settings), settings, arguments, ())
+    return jnp.swapaxes(found[0], 1, 2), (arguments, *found)
 
 
 def _backward(settings: _Settings, kept: Any, dout: Array) -> tuple[Any, ...]:
     """The gradients of q, k, v and the terms."""
-    arguments, out, lse = kept
-    of_output = (out, lse, jnp.swapaxes(dout, 1, 2))
+    arguments, *found = kept
+    of_output = (*found, jnp.swapaxes(dout, 1, 2))
     head = functools.partial(_backward_head, settings)
     *dqkv, dterms = _lifted(head, settings, arguments, of_output)
     dq, dk, dv = (jnp.swapaxes(gradient, 1, 2) for gradient in dqkv)
@@ -173,14 +175,14 @@ def _forward_head(
     dropout_key: Any,
     positions: Positions,
     of_output: tuple[()],
-) -> tuple[Array, Array]:
-    """One head's output [Lq, d] and log-sum-exp [Lq]; the mask is [Lq or 1, Lk or 1]."""
+) -> tuple[Array, Array, Array]:
+    """One head's output [Lq, d], largest scores and totals [Lq]; the mask is [Lq or 1, Lk or 1]."""
     plan, dropout = settings.plan, settings.dropout
     ready = prepare(terms, positions, plan)
     parts = ready.parts()
     keys_last = k.T
 
-    def step(block: Block, carry: tuple[Array, Array], spare: _Scratch) -> tuple[Any, _Scratch]:
+    def step(block: Block, carry: tuple[Array, ...], spare: _Scratch) -> tuple[Any, _Scratch]:
         strips = cut(parts, ready, block)
         at = block.positions(positions)
         spare = spare.of(block, strips.band)
@@ -204,13 +206,15 @@ def _forward_head(
             rows = rows + by_distance @ strips.near.value_table.values.T
         if strips.other.value_table is not None:
             rows = rows + _values(kept, strips.other.value_table, at)
-        sums = (largest + jnp.log(total))[:, 0]
-        out, lse = carry
-        out = lax.dynamic_update_slice_in_dim(out, rows / total, block.start, 0)
-        lse = lax.dynamic_update_slice_in_dim(lse, sums, block.start, 0)
-        return (out, lse), spare
+        found = (rows / total, largest[:, 0], total[:, 0])
+        written = (
+            lax.dynamic_update_slice_in_dim(whole, part, block.start, 0)
+            for whole, part in zip(carry, found, strict=True)
+        )
+        return tuple(written), spare
 
-    nothing = (jnp.zeros((plan.Lq, v.shape[1]), q.dtype), jnp.zeros(plan.Lq, q.dtype))
+    of_row = jnp.zeros(plan.Lq, q.dtype)
+    nothing = (jnp.zeros((plan.Lq, v.shape[1]), q.dtype), of_row, of_row)
     return over_blocks(
         plan, step, nothing, functools.partial(_Scratch.made, ready, keys_last, plan)
     )
@@ -225,11 +229,12 @@ def _backward_head(
     mask: Array | None,
     dropout_key: Any,
     positions: Positions,
-    of_output: tuple[Array, Array, Array],
+    of_output: tuple[Array, Array, Array, Array],
 ) -> tuple[Array, Array, Array, Terms]:
     """One head's gradients of q, k, v and the terms."""
     plan, dropout = settings.plan, settings.dropout
-    out, lse, dout = of_output
+    out, largest, total, dout = of_output
+    dout = dout / total[:, None]
     ready, pull_ready = jax.vjp(lambda terms: prepare(terms, positions, plan), terms)
     parts = ready.parts()
     # Sums over rows are computed transposed, [d, R] times [R, K], and so are what they add up to:
@@ -241,7 +246,7 @@ def _backward_head(
         dq, dk, dv, dready = carry
         strips = cut(parts, ready, block)
         near, at = strips.near, block.positions(positions)
-        rows, drows, lse_of, mean_of = (cut("rows", a, block) for a in (q, dout, lse, mean))
+        rows, drows, largest_of, mean_of = (cut("rows", a, block) for a in (q, dout, largest, mean))
         fresh = block.fresh()
         if fresh is not None:
             drows = jnp.where(fresh[:, None], drows, 0.0)
@@ -252,8 +257,12 @@ def _backward_head(
         rest = replace(strips, near=replace(near, query=(), value_table=None), band=None)
         other, pull_other = jax.vjp(lambda rest: other_scores(rest, block.local(), at), rest)
         scores = scores if other is None else scores + other
-        weights = jnp.exp(scores - lse_of[:, None])
+        lower = scores - largest_of[:, None]
         allowed = _allowed(mask, block, at)
+        if allowed is not None:
+            # Before the power too, where what is masked may be too large for one.
+            lower = jnp.where(allowed, lower, 0.0)
+        weights = jnp.exp(lower)
         if allowed is not None:
             weights = jnp.where(allowed, weights, 0.0)
         used = _dropped(weights, dropout, dropout_key, block)

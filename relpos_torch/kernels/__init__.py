@@ -81,10 +81,11 @@ def choose_kernel(
         return Choice(implementation, "asked for by name")
     if counted:
         return Choice("dense", "only dense counts places by the content")
-    if torch.compiler.is_compiling():
-        return Choice("dense", "only dense can be compiled as part of one graph")
-    if plain and Lq * Lk > SHORT:
+    compiling = torch.compiler.is_compiling()
+    if plain and (compiling or Lq * Lk > SHORT):
         return Choice("fused", "positions are in queries and keys: torch's own attention serves")
+    if compiling:
+        return Choice("dense", "a compiled graph takes dense whole, and would be cut at blockwise")
     if device is not None and device.type != "cpu":
         return Choice("dense", f"on {device.type} a loop over blocks waits for each of its steps")
     if Lq * Lk <= SHORT:

@@ -61,10 +61,16 @@ def blockwise(
     # Not one number that is counted up: a generator promises nothing of close seeds.
     drawn = torch.randint(2**62, (B, H, -(-Lq // rows))).tolist() if dropout else None
     settings = _Settings(terms, positions, dropout, drawn, rows)
-    out: Tensor = _Attend.apply(
-        settings, mask, positions.query, positions.key, q, k, v, *_tensors(terms)
-    )[0]
+    extras = map(_keepable, (mask, positions.query, positions.key))
+    out: Tensor = _Attend.apply(settings, *extras, q, k, v, *_tensors(terms))[0]
     return out
+
+
+def _keepable(tensor: Tensor | None) -> Tensor | None:
+    """What was made in inference mode can be kept for the way back only as a copy."""
+    if tensor is None or not tensor.is_inference() or torch.is_inference_mode_enabled():
+        return tensor
+    return tensor.clone()
 
 
 @dataclass(frozen=True)
@@ -126,35 +132,35 @@ class _Settings:
 
 
 class _Attend(torch.autograd.Function):
-    """Output and logarithms of sums."""
+    """Output, largest scores and totals."""
 
     @staticmethod
-    def forward(settings: _Settings, *operands: Any) -> tuple[Tensor, Tensor]:
+    def forward(settings: _Settings, *operands: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Block by block."""
         q, k, v = operands[3:6]
         out = q.new_zeros(*q.shape[:3], v.shape[-1])
-        lse = q.new_full(q.shape[:3], torch.inf)
+        largest, total = q.new_zeros(q.shape[:3]), q.new_ones(q.shape[:3])
         make = settings.heads(operands)
 
         def work(heads: range) -> None:
             memory = Skewed(settings.rows, k.shape[2], q)
             for h in heads:
                 for b in range(len(q)):
-                    make(b, h).forward(memory, out[b, h], lse[b, h])
+                    make(b, h).forward(memory, out[b, h], largest[b, h], total[b, h])
 
         over_heads(work, q.device, q.shape[1])
-        return out, lse
+        return out, largest, total
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         """Keep the operands and the results: all that is not of the size of the scores."""
         settings, *operands = inputs
         ctx.settings = settings
-        ctx.mark_non_differentiable(output[1])
+        ctx.mark_non_differentiable(*output[1:])
         ctx.save_for_backward(*operands, *output)
 
     @staticmethod
-    def backward(ctx: Any, by_output: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, by_output: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """By a function of its own, so that `vmap` can lift this too."""
         found = _Back.apply(ctx.settings, by_output, *ctx.saved_tensors)
         return (None,) * 4 + tuple(found)
@@ -171,7 +177,7 @@ class _Back(torch.autograd.Function):
     @staticmethod
     def forward(settings: _Settings, by_output: Tensor, *saved: Any) -> tuple[Tensor, ...]:
         """Block by block, each computed again."""
-        *operands, out, lse = saved
+        *operands, out, largest, total = saved
         q, k, v, *tensors = operands[3:]
         B, H = q.shape[:2]
         # Each head adds to memory of its own: what heads share is summed at the end, in order.
@@ -184,7 +190,8 @@ class _Back(torch.autograd.Function):
             memory, other = (Skewed(settings.rows, k.shape[2], q) for _ in range(2))
             for h in heads:
                 for b in range(B):
-                    make(b, h).backward(memory, other, out[b, h], lse[b, h], by_output[b, h])
+                    kept = (out[b, h], largest[b, h], total[b, h])
+                    make(b, h).backward(memory, other, *kept, by_output[b, h])
 
         over_heads(work, q.device, H)
         for n, group in ((1, k), (2, v)):

@@ -42,17 +42,21 @@ def fused(
     assert terms == Terms(terms.scale), "there is nothing but the scale"
     (B, H, Lq, _), (G, Lk), d = q.shape, k.shape[1:3], v.shape[-1]
     # Torch aligns causality to the first key; for as many queries as keys that is the last one too.
-    aligned = positions.causal and mask is None and positions.query is None and Lq == Lk
-    if not aligned:
+    # A condition, not an expression: compilers know lengths by letter.
+    aligned = False
+    if positions.causal and mask is None and positions.query is None and Lq == Lk:
+        aligned = True
+    else:
         sizes = Sizes(B=B, H=H, G=G, Lq=Lq, Lk=Lk, d=d)
         mask = attention_mask(mask, positions, sizes, q.device)
+    # Scaled here: torch would multiply what it has masked, and -inf times 0 is no number.
     return scaled_dot_product_attention(
-        q,
+        terms.scale * q,
         k,
         v,
         attn_mask=mask,
         dropout_p=dropout,
         is_causal=aligned,
-        scale=terms.scale,
+        scale=1.0,
         enable_gqa=G < H,
     )

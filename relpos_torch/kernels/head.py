@@ -1,9 +1,12 @@
-"""One head, block by block: the output and the logarithm of its sums, and back from them.
+"""One head, block by block: the output and what normalises it, and back from them.
 
-    P[i,j]   = exp(score[i,j] - lse[i])                 lse[i] = log sum_j exp(score[i,j])
-    out[i]   = sum_j P[i,j] (v[j] + value_table[j-i])
-    dP[i,j]  = <dout[i], v[j] + value_table[j-i]>
-    dS[i,j]  = P[i,j] (dP[i,j] - <dout[i], out[i]>)
+    E[i,j]   = exp(score[i,j] - largest[i])             total[i] = sum_j E[i,j]
+    out[i]   = sum_j E[i,j] (v[j] + value_table[j-i]) / total[i]
+    g[i]     = dout[i] / total[i]
+    dS[i,j]  = E[i,j] (<g[i], v[j] + value_table[j-i]> - <g[i], out[i]>)
+
+The largest score and the total are kept apart: their sum as one logarithm would lose what the total
+has said, where scores are large.
 
 The scores are computed again on the way back, so that nothing that is larger than a block lives
 longer than it. dS then goes the way of every term backwards.
@@ -137,11 +140,15 @@ class Head:
         return (block for block in every if block.keys)
 
     def forward(
-        self, memory: Skewed, out: Float[Tensor, "Lq d"], lse: Float[Tensor, " Lq"]
+        self,
+        memory: Skewed,
+        out: Float[Tensor, "Lq d"],
+        largest_of: Float[Tensor, " Lq"],
+        total_of: Float[Tensor, " Lq"],
     ) -> None:
-        """Write the output and the logarithms of the sums.
+        """Write the output, the largest scores and the totals.
 
-        Rows that nothing is written to may attend to nothing: they keep 0 and infinity.
+        Rows that nothing is written to may attend to nothing: their output stays 0.
         """
         for block in self.blocks():
             pairs = self._scores(memory, block)
@@ -161,30 +168,29 @@ class Head:
             more = self.far.values(pairs, block)
             if more is not None:
                 here += more
-            sums = largest.add_(total.log())
             if self.may_be_empty:
-                nothing = total == 0.0
-                total.masked_fill_(nothing, 1.0)
-                sums.masked_fill_(nothing, torch.inf)
+                total.masked_fill_(total == 0.0, 1.0)
             torch.div(here, total, out=out[block.rows])
-            lse[block.rows] = sums.squeeze(-1)
+            largest_of[block.rows], total_of[block.rows] = largest.squeeze(-1), total.squeeze(-1)
 
     def backward(
         self,
         memory: Skewed,
         other: Skewed,
         out: Float[Tensor, "Lq d"],
-        lse: Float[Tensor, " Lq"],
+        largest: Float[Tensor, " Lq"],
+        total: Float[Tensor, " Lq"],
         by_output: Float[Tensor, "Lq d"],
     ) -> None:
         """Add the gradients."""
         to = self.gradients
         assert to is not None
+        by_output = by_output / total[:, None]
         delta = (by_output * out).sum(-1, keepdim=True)
         for block in self.blocks():
             rows, keys = block.rows, slice(0, block.keys)
             weights = self._scores(memory, block)
-            _exp(weights, lse[rows, None])
+            _exp(weights, largest[rows, None])
             by_score = other.pairs(block)
             given, q, k = by_output[rows], self.q[rows], self.k[keys]
             if self.values is not None:
