@@ -76,8 +76,7 @@ class RelativeAttention(nn.Module):
 
     def __post_init__(self) -> None:
         """Refuse impossible settings at once, not at the first call."""
-        choose_kernel(self.implementation, self.scheme)
-        self.settings  # noqa: B018 - validates
+        choose_kernel(self.implementation, self.settings.scheme)
         super().__post_init__()
 
     @property
