@@ -19,13 +19,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import hypothesis
 import jax
-import jaxtyping
 import pytest
 import torch
 
-# Before the twins are imported anywhere: from here on every call of theirs checks the shapes and
-# dtypes that its annotations state.
-jaxtyping.install_import_hook(["relpos_torch", "relpos_jax"], "beartype.beartype")
+from parity_tests.annotations import check_annotations
+
+# Before the twins are imported anywhere.
+check_annotations("relpos_torch", "relpos_jax")
 
 # float64 exists in JAX only when asked for; float32 tests state their dtype.
 jax.config.update("jax_enable_x64", True)
